@@ -1,0 +1,222 @@
+"""The frozen values that pass between the layers, with the unit of every field.
+
+Unknown is ``None`` and never 0: a law that meets ``None`` holds. Usages are shares in 0..1, tokens are counts,
+times are seconds on the controller's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+__all__ = [
+    "AgentState",
+    "AgentView",
+    "EngineSample",
+    "Outcome",
+    "Population",
+    "Reason",
+    "Stats",
+    "WindowChange",
+]
+
+
+class Outcome(enum.StrEnum):
+    """How an agent ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class AgentState(enum.StrEnum):
+    """Where an agent is in its life (see the lifecycle in ``README.md`` beside this file)."""
+
+    WAITING = "waiting"
+    """New, and queued for its first seat."""
+    GENERATING = "generating"
+    """Seated, a generation is running."""
+    IN_TOOL = "in_tool"
+    """Seated and paused: at a boundary, its prefix is kept hot."""
+    PARKED = "parked"
+    """Has run, has no seat, and is not asking for one (it is in a tool, or a person thinks)."""
+    RETURNING = "returning"
+    """Parked, and queued for a seat; goes before every WAITING agent."""
+
+
+class Reason(enum.StrEnum):
+    """Why the window is what it is."""
+
+    START = "start"
+    """The window the controller began with."""
+    GROW = "grow"
+    """The law saw room."""
+    CUT = "cut"
+    """The law saw congestion."""
+    FIXED = "fixed"
+    """The law does not depend on samples."""
+    CLAMPED = "clamped"
+    """A bound changed what the law wanted."""
+    HOLD = "hold"
+    """The law saw neither."""
+    UNKNOWN = "unknown"
+    """The sample lacks what the law needs: hold."""
+    UNSATURATED = "unsaturated"
+    """The law wanted to grow, but nobody waits for a seat: hold."""
+    UNSETTLED = "unsettled"
+    """The last cut has not taken effect at every boundary yet: hold."""
+    STALE = "stale"
+    """Nothing new from the engine for longer than ``stale_after``: the fallback window."""
+    LAW_FAILED = "law_failed"
+    """The law raised or returned nonsense: the fallback window."""
+    RECOVERED = "recovered"
+    """Readings are back: the window from before the fallback."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSample:
+    """One reading of one engine. A plain reading has counters; :meth:`since` adds what needs two of them."""
+
+    engine: str | None = None
+    """Which naming was recognised: ``"sglang"`` or ``"vllm"``."""
+    role: str | None = None
+    """``"prefill"`` or ``"decode"`` of a disaggregated engine, ``"unified"`` when the engine says so."""
+    pinned_usage: float | None = None
+    """Share of the KV pool held by running requests, of the hottest rank (SGLang's ``token_usage``). 0..1."""
+    occupied_usage: float | None = None
+    """The same plus evictable cache, of the hottest rank. 0..1."""
+    rank_usages: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Pinned usage of each data-parallel rank, keyed by its label (``"0"`` where the engine has no label)."""
+    running: int | None = None
+    """Requests in the running batch, summed over ranks."""
+    queued: int | None = None
+    """Requests waiting inside the engine, summed over ranks."""
+    capacity_tokens: int | None = None
+    """KV pool size in tokens, summed over ranks."""
+    retractions_total: float | None = None
+    """Running requests thrown out for want of memory since the engine started (vLLM: preemptions)."""
+    hit_tokens_total: float | None = None
+    """Prompt tokens found in the prefix cache since the engine started."""
+    query_tokens_total: float | None = None
+    """Prompt tokens looked up in the prefix cache since the engine started."""
+    hit_counter: str | None = None
+    """Name of the counter family the two totals came from: deltas are only taken within one family."""
+    hit_rate_gauge: float | None = None
+    """The engine's own gauge, 0..1. For display only: it covers one prefill batch and probes reset it."""
+
+    hit_rate: float | None = None
+    """Share of prompt tokens looked up since the previous sample that were cached. 0..1; only from :meth:`since`."""
+    retractions: float | None = None
+    """Retractions since the previous sample; only from :meth:`since`."""
+    restarted: bool = False
+    """A counter went down since the previous sample: the engine is a new one, its cache is empty."""
+
+    def since(self, previous: EngineSample | None) -> EngineSample:
+        """This sample with ``hit_rate``, ``retractions`` and ``restarted`` from the deltas to ``previous``.
+
+        A delta is unknown when either end is, when the counter family changed, when nothing was looked up, and
+        after a restart (any counter that went down): the new reading is then only a baseline.
+        """
+        if previous is None:
+            return self
+        pairs = [(self.retractions_total, previous.retractions_total)]
+        if self.hit_counter == previous.hit_counter:
+            pairs += [
+                (self.hit_tokens_total, previous.hit_tokens_total),
+                (self.query_tokens_total, previous.query_tokens_total),
+            ]
+        if any(now is not None and before is not None and now < before for now, before in pairs):
+            return replace(self, hit_rate=None, retractions=None, restarted=True)
+        retractions, *rest = (_delta(now, before) for now, before in pairs)
+        hits, queries = rest or (None, None)
+        rate = min(1.0, hits / queries) if hits is not None and queries else None
+        return replace(self, hit_rate=rate, retractions=retractions, restarted=False)
+
+    def same_reading(self, other: EngineSample | None) -> bool:
+        """Whether ``other`` says nothing this sample does not: the engine has not updated in between."""
+        return other is not None and _reading(self) == _reading(other)
+
+
+def _delta(now: float | None, before: float | None) -> float | None:
+    return None if now is None or before is None else now - before
+
+
+def _reading(sample: EngineSample) -> EngineSample:
+    return replace(sample, hit_rate=None, retractions=None, restarted=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """The agents as a law sees them. Counts are of seats: a family of sub-agents shares one and counts once."""
+
+    window: float
+    """The window in force, in agents; ``inf`` when uncontrolled."""
+    seated: int = 0
+    """Agents that hold a seat: ``generating + in_tool``."""
+    generating: int = 0
+    in_tool: int = 0
+    parked: int = 0
+    """Without a seat and not asking for one."""
+    waiting: int = 0
+    """Queued for a seat: new ones and returning ones."""
+    reuse: float | None = None
+    """Of the tokens returning agents had in context, the share the engine still had, since the last sample. 0..1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowChange:
+    """One change of the window, with what it was decided on."""
+
+    at: float
+    """Seconds on the controller's clock."""
+    before: float
+    after: float
+    """Agents; ``inf`` when uncontrolled."""
+    reason: Reason
+    sample: EngineSample | None = None
+    population: Population | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentView:
+    """One agent, as ``Controller.agents()`` shows it."""
+
+    agent_id: str
+    parent: str | None
+    state: AgentState
+    steps: int
+    """Generations begun."""
+    context_tokens: int | None
+    """Tokens in context after its last observed step."""
+    waited_s: float
+    """Seconds spent queued for a seat so far, over its whole life."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """What ``Controller.stats()`` returns: one consistent moment."""
+
+    at: float
+    window: float
+    """Agents; ``inf`` when uncontrolled."""
+    reason: Reason
+    """Why the window is that, as of the last tick."""
+    population: Population
+    known: int
+    """Agents that have begun and not finished, sub-agents included."""
+    finished: Mapping[Outcome, int]
+    sample: EngineSample | None
+    """The last reading that said something new."""
+    sample_age_s: float | None
+    """Seconds since then; None before the first."""
+    problem: str | None
+    """What Concur is doing without at the moment (engine unreachable, law failing); None when well."""
+    prompt_tokens: int
+    """Observed over all steps so far."""
+    cached_tokens: int | None
+    """Observed; None until a reply reported any."""
+    output_tokens: int
+    recomputed_tokens: int | None
+    """Tokens that were in an agent's context before a step and were not cached any more; None as above."""
