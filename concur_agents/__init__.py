@@ -1,0 +1,64 @@
+"""Concur: lets a batch of LLM agents share one inference engine without thrashing its KV cache."""
+
+from concur_agents.agents import INHERIT, Agent, Step, SyncAgent, SyncStep
+from concur_agents.controller import Controller, SyncController
+from concur_agents.errors import (
+    ConcurError,
+    ControllerClosedError,
+    EngineReadError,
+    EngineUnreachableError,
+    LifecycleError,
+    MetricsError,
+    UnknownAgentError,
+)
+from concur_agents.events import AgentEvent, AgentEventKind, Event, EventStream, ProblemEvent
+from concur_agents.laws import Clamped, ConcurLaw, Decision, FixedWindow, Law, Smoothed, Uncontrolled
+from concur_agents.samples import (
+    AgentState,
+    AgentView,
+    EngineSample,
+    Outcome,
+    Population,
+    Reason,
+    Stats,
+    WindowChange,
+)
+from concur_agents.usage import TokenUsage
+
+__all__ = [
+    "INHERIT",
+    "Agent",
+    "AgentEvent",
+    "AgentEventKind",
+    "AgentState",
+    "AgentView",
+    "Clamped",
+    "ConcurError",
+    "ConcurLaw",
+    "Controller",
+    "ControllerClosedError",
+    "Decision",
+    "EngineReadError",
+    "EngineSample",
+    "EngineUnreachableError",
+    "Event",
+    "EventStream",
+    "FixedWindow",
+    "Law",
+    "LifecycleError",
+    "MetricsError",
+    "Outcome",
+    "Population",
+    "ProblemEvent",
+    "Reason",
+    "Smoothed",
+    "Stats",
+    "Step",
+    "SyncAgent",
+    "SyncController",
+    "SyncStep",
+    "TokenUsage",
+    "Uncontrolled",
+    "UnknownAgentError",
+    "WindowChange",
+]

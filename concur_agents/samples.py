@@ -162,7 +162,15 @@ class Population:
     waiting: int = 0
     """Queued for a seat: new ones and returning ones."""
     reuse: float | None = None
-    """Of the tokens returning agents had in context, the share the engine still had, since the last sample. 0..1."""
+    """Of the tokens returning agents had in context, the share the engine still had, since the last sample. 0..1.
+
+    Counts an agent only if it kept its seat since its last step and no cut or restart came in between: so it shows
+    eviction under the window in force, not what parking cost. Unknown while nobody has come back.
+    """
+    reports_reuse: bool = False
+    """Whether replies have reported cached tokens at all: if so, an unknown reuse means nobody came back."""
+    cold_share: float | None = None
+    """Of the steps begun since the last sample, the share bound to miss (first of an agent, or after parking). 0..1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

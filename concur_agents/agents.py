@@ -1,0 +1,161 @@
+"""What a user holds: an agent and its steps, as context managers for asyncio and for threads."""
+
+from __future__ import annotations
+
+import enum
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Final, Self
+
+from concur_agents.limiter import Limiter
+from concur_agents.samples import Outcome
+from concur_agents.usage import TokenUsage
+
+__all__ = ["INHERIT", "Agent", "Inherit", "Step", "SyncAgent", "SyncStep", "outcome_of"]
+
+
+class Inherit(enum.Enum):
+    """The type of :data:`INHERIT`."""
+
+    INHERIT = "the agent whose context this is called in"
+
+
+INHERIT: Final = Inherit.INHERIT
+"""Parent: the agent whose context the caller runs in, if any."""
+
+_current: ContextVar[tuple[Limiter, str] | None] = ContextVar("concur_agents_current", default=None)
+
+
+def outcome_of(error: BaseException | None) -> Outcome:
+    """How an agent ended whose context was left with ``error``: interrupts and cancellation are no failure."""
+    if error is None:
+        return Outcome.COMPLETED
+    return Outcome.FAILED if isinstance(error, Exception) else Outcome.CANCELLED
+
+
+class _AgentBase:
+    """One agent of one controller. Use ``Controller.agent`` or ``Controller.sync.agent``."""
+
+    def __init__(self, limiter: Limiter, agent_id: str, parent: str | Inherit | None) -> None:
+        self._limiter = limiter
+        self._token: Token[tuple[Limiter, str] | None] | None = None
+        self.agent_id: Final = agent_id
+        """Stable over the agent's whole life."""
+        self.parent: Final = _current_in(limiter, agent_id) if isinstance(parent, Inherit) else parent
+        """The agent whose seat it shares; None when it has its own."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """HTTP headers that tell engine, router or gateway whose request it is."""
+        return {"X-Session-ID": self.agent_id}
+
+    def finish(self, outcome: Outcome = Outcome.COMPLETED) -> bool:
+        """End the agent now instead of at its context's exit; idempotent."""
+        return self._limiter.finish(self.agent_id, outcome)
+
+    def park(self) -> bool:
+        """Give the seat back until the next step, for a wait without end such as a person's; False if it held none."""
+        return self._limiter.state(self.agent_id) is not None and self._limiter.park(self.agent_id)
+
+    def _enter(self) -> None:
+        self._limiter.enter(self.agent_id)
+        self._token = _current.set((self._limiter, self.agent_id))
+
+    def _exit(self, error: BaseException | None) -> None:
+        token, self._token = self._token, None
+        try:
+            if token is not None:
+                _current.reset(token)
+        except ValueError:
+            pass  # closed from another context than it was opened in (an async generator's end): nothing to restore
+        finally:
+            self._limiter.leave(self.agent_id, outcome_of(error))
+
+
+class Agent(_AgentBase):
+    """One agent, for asyncio. As a context manager it ends with its outcome, whatever happens inside.
+
+    A step may also be used alone, without entering the agent: then whoever began it calls :meth:`finish`.
+    """
+
+    def step(self) -> Step:
+        """The agent's next generation: waits for a seat at entry, is at a boundary at exit."""
+        return Step(self._limiter, self.agent_id, self.parent)
+
+    async def __aenter__(self) -> Self:
+        self._enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._exit(error)
+
+
+class SyncAgent(_AgentBase):
+    """One agent, for threads. As a context manager it ends with its outcome, whatever happens inside."""
+
+    def step(self) -> SyncStep:
+        """The agent's next generation: blocks for a seat at entry, is at a boundary at exit."""
+        return SyncStep(self._limiter, self.agent_id, self.parent)
+
+    def __enter__(self) -> Self:
+        self._enter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._exit(error)
+
+
+class _StepBase:
+    def __init__(self, limiter: Limiter, agent_id: str, parent: str | None) -> None:
+        self._limiter = limiter
+        self._agent_id = agent_id
+        self._parent = parent
+
+    def observe(self, usage: object) -> None:
+        """Take the reply's usage, of any client; optional, what it lacks stays unknown. Never raises.
+
+        Of several in one step the last counts: streams report running counts.
+        """
+        self._limiter.observe(self._agent_id, TokenUsage.of(usage))
+
+
+class Step(_StepBase):
+    """One generation, for asyncio."""
+
+    async def __aenter__(self) -> Self:
+        waiter = self._limiter.request(self._agent_id, self._parent, step=True)
+        if waiter is not None:
+            await self._limiter.wait(self._agent_id, waiter, step=True)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._limiter.end_step(self._agent_id)
+
+
+class SyncStep(_StepBase):
+    """One generation, for threads."""
+
+    def __enter__(self) -> Self:
+        waiter = self._limiter.request(self._agent_id, self._parent, step=True)
+        if waiter is not None:
+            self._limiter.wait_blocking(self._agent_id, waiter, step=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._limiter.end_step(self._agent_id)
+
+
+def _current_in(limiter: Limiter, agent_id: str) -> str | None:
+    """The agent of this controller in whose context we are, unless it is the very same agent."""
+    current = _current.get()
+    if current is None or current[0] is not limiter or current[1] == agent_id:
+        return None
+    return current[1]

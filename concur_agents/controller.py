@@ -1,0 +1,359 @@
+"""The running thing: one engine's control loop, and the seats of all agents that use the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from types import MappingProxyType, TracebackType
+from typing import Final, Self
+
+from concur_agents.agents import INHERIT, Agent, Inherit, SyncAgent
+from concur_agents.engines.base import EngineReader
+from concur_agents.errors import EngineReadError, LifecycleError, UnknownAgentError
+from concur_agents.events import Event, EventStream, ProblemEvent
+from concur_agents.governor import Governor
+from concur_agents.laws import ConcurLaw, Law
+from concur_agents.limiter import Limiter
+from concur_agents.samples import AgentState, AgentView, EngineSample, Outcome, Stats, WindowChange
+from concur_agents.usage import TokenUsage
+
+__all__ = ["Controller", "SyncController"]
+
+_log = logging.getLogger("concur_agents")
+
+# Of a tick: leaves time to decide before the next reading is due, so that readings never overlap.
+_SCRAPE_SHARE = 0.8
+
+
+class Controller:
+    """Admits, pauses and resumes the agents of one engine.
+
+    ::
+
+        async with Controller(SGLang("http://127.0.0.1:30000")) as concur:
+            async with concur.agent("task-17") as agent:
+                async with agent.step() as step:
+                    reply = await client.chat.completions.create(...)
+                    step.observe(reply.usage)
+
+    Use it from any number of event loops and threads at once (``concur.sync`` blocks instead of awaiting). The control
+    loop runs in a thread of its own, so that a blocked event loop never stops it, and admission never waits for a
+    reading. When readings or the law fail, the window is held, then opened to ``fallback``: agents always go on.
+
+    Args:
+        reader: reads the engine, e.g. ``SGLang(url)``.
+        law: decides the window; ``ConcurLaw()`` by default.
+        tick: seconds between readings. > 0. SGLang updates its metrics with each prefill batch and every 40 decode
+            steps, so much less than a second reads the same thing again.
+        stale_after: seconds without news from the engine, while agents generate, before the fallback. > 0. Long enough
+            for one long prefill, during which some engines do not answer.
+        fallback: agents that may be seated then. >= 1; ``inf`` opens up.
+        clock: monotonic seconds.
+        background: run the control loop in a thread; else call :meth:`tick` yourself.
+        history: window changes to remember. >= 1.
+
+    Raises:
+        ValueError: a parameter is out of range; names it and its value.
+    """
+
+    def __init__(
+        self,
+        reader: EngineReader,
+        *,
+        law: Law | None = None,
+        tick: float = 1.0,
+        stale_after: float = 30.0,
+        fallback: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+        background: bool = True,
+        history: int = 1000,
+    ) -> None:
+        _check("tick", tick, tick > 0 and math.isfinite(tick), "a finite number of seconds > 0")
+        _check("stale_after", stale_after, stale_after > 0, "a number of seconds > 0")
+        _check("fallback", fallback, fallback >= 1, "a number of agents >= 1")
+        _check("history", history, history >= 1, "a count >= 1")
+        self._reader = reader
+        self._tick_s = tick
+        self._clock = clock
+        self._background = background
+        self._governor = Governor(
+            law if law is not None else ConcurLaw(),
+            stale_after=stale_after,
+            fallback=fallback,
+            now=clock(),
+            history=history,
+        )
+        self._governing = threading.Lock()
+        """Guards the governor; the limiter has its own lock, which this one's holder may take."""
+        self._limiter = Limiter(self._governor.window, clock)
+        self._streams: tuple[EventStream, ...] = ()
+        self._problem: str | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.sync: Final = SyncController(self, self._limiter)
+        """The same agents and primitives for threads: blocking instead of awaiting."""
+
+    # --- agents ---
+
+    def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> Agent:
+        """One agent, as a context manager.
+
+        Args:
+            agent_id: stable over its life, and nobody else's; made up when None.
+            parent: the agent whose seat it shares. By default the agent in whose context this is called, so that
+                sub-agents share without being told to; None for a seat of its own.
+        """
+        return Agent(self._limiter, agent_id or uuid.uuid4().hex, parent)
+
+    async def admit(self, agent_id: str, *, parent: str | None = None) -> None:
+        """Primitive: let a new agent take its first step. Waits for a seat; returns at once when it generates already.
+
+        Cancelling the wait takes the request back.
+
+        Raises:
+            LifecycleError: the agent was admitted before and is paused or parked.
+            ControllerClosedError: the controller is closed.
+        """
+        _check_admit(agent_id, self._limiter.state(agent_id))
+        waiter = self._limiter.request(agent_id, parent)
+        if waiter is not None:
+            await self._limiter.wait(agent_id, waiter)
+
+    async def resume(self, agent_id: str) -> None:
+        """Primitive: let a paused or parked agent take its next step. Waits for a seat if it has none.
+
+        Raises:
+            UnknownAgentError: it was never admitted, or has finished.
+            ControllerClosedError: the controller is closed.
+        """
+        _check_resume(agent_id, self._limiter.state(agent_id))
+        waiter = self._limiter.request(agent_id, None)
+        if waiter is not None:
+            await self._limiter.wait(agent_id, waiter)
+
+    def pause(self, agent_id: str) -> bool:
+        """Primitive: the agent's generation ended. It keeps its seat, unless the window has shrunk below it.
+
+        Returns False when it was not generating.
+
+        Raises:
+            UnknownAgentError: it was never admitted, or has finished.
+        """
+        return self._limiter.pause(agent_id)
+
+    def park(self, agent_id: str) -> bool:
+        """Pause the agent and give its seat back until it resumes, for waits without end, such as a person's.
+
+        Returns False when it held no seat.
+
+        Raises:
+            UnknownAgentError: it was never admitted, or has finished.
+        """
+        return self._limiter.park(agent_id)
+
+    def finish(self, agent_id: str, outcome: Outcome = Outcome.COMPLETED) -> bool:
+        """The agent ended, and its sub-agents with it. False, and no error, when it is not known (any more)."""
+        return self._limiter.finish(agent_id, Outcome(outcome))
+
+    def observe(self, agent_id: str, usage: object) -> None:
+        """Take the usage of the agent's running step, of any client. Optional, and never raises."""
+        self._limiter.observe(agent_id, TokenUsage.of(usage))
+
+    # --- seeing ---
+
+    def agents(self) -> tuple[AgentView, ...]:
+        """Every agent that has begun and not finished."""
+        return self._limiter.views()
+
+    def stats(self) -> Stats:
+        """This moment."""
+        with self._governing:
+            governor = self._governor
+            now = self._clock()
+            population, _ = self._limiter.measure(reset=False)
+            totals, finished, known = self._limiter.totals()
+            return Stats(
+                at=now,
+                window=governor.window,
+                reason=governor.reason,
+                population=population,
+                known=known,
+                finished=MappingProxyType(finished),
+                sample=governor.sample,
+                sample_age_s=None if governor.sample_at is None else now - governor.sample_at,
+                problem=governor.problem,
+                prompt_tokens=totals.prompt,
+                cached_tokens=totals.cached,
+                output_tokens=totals.output,
+                recomputed_tokens=totals.recomputed,
+            )
+
+    def history(self) -> tuple[WindowChange, ...]:
+        """The last changes of the window, oldest first."""
+        with self._governing:
+            return tuple(self._governor.history)
+
+    def events(self, *, size: int = 10_000) -> EventStream:
+        """A stream of everything that happens from now on, for ``async for`` or ``for``.
+
+        Args:
+            size: events kept for a reader that is slower than they come; beyond it the oldest are dropped.
+        """
+        stream = EventStream(size, self._unsubscribe)
+        with self._governing:
+            self._streams += (stream,)
+            self._limiter.publish = self._publish
+        return stream
+
+    # --- running ---
+
+    def start(self) -> Self:
+        """Begin the control loop. Once; a closed controller does not start again.
+
+        Raises:
+            LifecycleError: it was started before.
+        """
+        if self._thread is not None or self._stop.is_set():
+            raise LifecycleError("this controller was started before: make another one")
+        if self._background:
+            self._thread = threading.Thread(target=self._loop, name="concur-control", daemon=True)
+            self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Stop. Whoever waits for a seat gets ControllerClosedError; whoever is known ends as cancelled. Idempotent."""
+        self._stop.set()
+        self._limiter.close()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()  # as long as one reading may take, at most
+        self._reader.close()
+        for stream in self._streams:
+            stream.close()
+
+    def tick(self) -> None:
+        """Take one reading and act on it; what the control loop does every ``tick`` seconds. Never raises Exception."""
+        try:
+            self._control()
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not leave agents waiting for ever: open up
+            _log.exception("Concur's control loop failed; agents go on")
+            with self._governing:
+                self._governor.failed(f"control loop failed: {type(error).__name__}: {error}", self._clock())
+            self._limiter.set_window(self._governor.window, new_epoch=False)
+        self._report()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # A reading in progress may take most of a tick; the caller's other tasks go on meanwhile.
+        await asyncio.to_thread(self.close) if self._background else self.close()
+
+    # --- inside ---
+
+    def _loop(self) -> None:
+        due = time.monotonic()
+        while not self._stop.is_set():
+            self.tick()
+            due = max(due + self._tick_s, time.monotonic())  # a late tick is not made up for by a burst
+            self._stop.wait(due - time.monotonic())
+
+    def _control(self) -> None:
+        reading, problem = self._read()
+        with self._governing:
+            governor, now, before = self._governor, self._clock(), self._governor.window
+            population, over = self._limiter.measure(reset=reading is not None and governor.is_news(reading))
+            if reading is None:
+                restarted = governor.missed(problem, population, now)
+            else:
+                restarted = governor.read(reading, population, over, now)
+            window = governor.window
+            change = governor.history[-1] if window != before else None
+        self._limiter.set_window(window, new_epoch=restarted or window < before)
+        if change is not None:
+            self._publish(change)
+
+    def _read(self) -> tuple[EngineSample | None, str]:
+        try:
+            return self._reader.read(self._tick_s * _SCRAPE_SHARE), ""
+        except EngineReadError as error:
+            return None, str(error)
+        except Exception as error:  # noqa: BLE001 - a user's reader may raise anything, and must not stop the batch
+            return None, f"reader {type(self._reader).__name__} failed: {type(error).__name__}: {error}"
+
+    def _report(self) -> None:
+        """Say once what is wrong, and once that it no longer is."""
+        problem = self._governor.problem
+        if (problem is None) == (self._problem is None):
+            return
+        self._problem = problem
+        if problem is not None:
+            _log.warning("%s (agents go on, window %g)", problem, self._governor.window)
+        else:
+            _log.info("readings are back (window %g)", self._governor.window)
+        self._publish(ProblemEvent(at=self._clock(), problem=problem))
+
+    def _publish(self, event: Event) -> None:
+        for stream in self._streams:
+            stream.publish(event)
+
+    def _unsubscribe(self, stream: EventStream) -> None:
+        with self._governing:
+            self._streams = tuple(each for each in self._streams if each is not stream)
+            if not self._streams:
+                self._limiter.publish = None
+
+
+class SyncController:
+    """A controller's primitives for threads. Use ``Controller.sync``; :meth:`Controller.pause` and such never block."""
+
+    def __init__(self, controller: Controller, limiter: Limiter) -> None:
+        self._controller = controller
+        self._limiter = limiter
+
+    def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> SyncAgent:
+        """See :meth:`Controller.agent`."""
+        return SyncAgent(self._limiter, agent_id or uuid.uuid4().hex, parent)
+
+    def admit(self, agent_id: str, *, parent: str | None = None) -> None:
+        """See :meth:`Controller.admit`; blocks the calling thread."""
+        _check_admit(agent_id, self._limiter.state(agent_id))
+        waiter = self._limiter.request(agent_id, parent)
+        if waiter is not None:
+            self._limiter.wait_blocking(agent_id, waiter)
+
+    def resume(self, agent_id: str) -> None:
+        """See :meth:`Controller.resume`; blocks the calling thread."""
+        _check_resume(agent_id, self._limiter.state(agent_id))
+        waiter = self._limiter.request(agent_id, None)
+        if waiter is not None:
+            self._limiter.wait_blocking(agent_id, waiter)
+
+
+def _check(field: str, value: object, good: bool, wanted: str) -> None:  # noqa: FBT001 - private, called with names
+    if not good:
+        raise ValueError(f"Controller: {field} must be {wanted}, got {value!r}")
+
+
+def _check_admit(agent_id: str, state: AgentState | None) -> None:
+    if state in (AgentState.IN_TOOL, AgentState.PARKED, AgentState.RETURNING):
+        raise LifecycleError(f"agent {agent_id!r} was admitted before and is {state}: resume it instead")
+
+
+def _check_resume(agent_id: str, state: AgentState | None) -> None:
+    if state is None:
+        raise UnknownAgentError(f"agent {agent_id!r} was never admitted, or has finished: admit it first")

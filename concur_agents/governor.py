@@ -1,0 +1,162 @@
+"""What stands between readings and the window: freshness, settling, saturation, fallback. No clock, no I/O.
+
+A law says what it wants; the governor decides when it is asked and whether its answer is taken:
+
+* once per fresh sample: a reading that equals the last one says nothing new;
+* growth only while somebody waits for a seat, else the window runs away from what was tested;
+* no second cut before the first has reached every boundary;
+* nothing new for ``stale_after`` seconds while agents generate, or only samples the law calls unknown, or a law that
+  raises: the fallback window, until readings are back; then on from the window before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+
+from concur_agents.laws import Decision, Law
+from concur_agents.samples import EngineSample, Population, Reason, WindowChange
+
+__all__ = ["Governor"]
+
+_NOTHING = EngineSample()
+
+
+class Governor:
+    """Runs one law over one engine's readings.
+
+    Args:
+        law: decides the window.
+        stale_after: seconds without news before the fallback. > 0.
+        fallback: window then, in agents; ``inf`` opens up.
+        now: seconds on the caller's clock.
+        history: how many window changes to remember.
+    """
+
+    def __init__(self, law: Law, *, stale_after: float, fallback: float, now: float, history: int) -> None:
+        self._law = law
+        self._stale_after = stale_after
+        self._fallback = fallback
+        self._last: EngineSample | None = None
+        self._news_at = now
+        self._chosen = _checked(law.initial)
+        """The law's own window, kept through a fallback."""
+        self._falling_back = False
+        self.window = self._chosen
+        self.reason = Reason.START
+        self.problem: str | None = None
+        self.sample: EngineSample | None = None
+        self.sample_at: float | None = None
+        self.history: deque[WindowChange] = deque(maxlen=history)
+        self._record(self.window, self.window, Reason.START, now, None, None)
+
+    def read(self, reading: EngineSample, population: Population, over: int, now: float) -> bool:
+        """Take one reading. True when the engine restarted since the last one, so that its cache is empty.
+
+        Args:
+            reading: as the engine said it.
+            population: the agents at this moment; its window is not looked at.
+            over: seats still held above the window.
+            now: seconds on the caller's clock.
+        """
+        if not self.is_news(reading):
+            if not population.generating:
+                self._news_at = now  # an idle engine has nothing new to say, and is not stale for it
+            self._check_stale("the engine's metrics have not changed", population, now)
+            return False
+        sample = self.sample = reading.since(self._last)
+        self._last, self.sample_at = reading, now
+        decision = self._ask(sample, population, now)
+        if decision is None:
+            return sample.restarted
+        if decision.reason is Reason.UNKNOWN:
+            self.reason = Reason.UNKNOWN if not self._falling_back else self.reason
+            self._check_stale("the engine's metrics lack what the law needs", population, now)
+            return sample.restarted
+        self._news_at, self.problem = now, None
+        reason = self._objection(decision, population, over)
+        window = self._chosen if reason else _checked(decision.window)
+        reason = reason or decision.reason
+        self._chosen = window
+        if self._falling_back:
+            self._falling_back, reason = False, Reason.RECOVERED
+        self._move(window, reason, now, sample, population)
+        return sample.restarted
+
+    def is_news(self, reading: EngineSample) -> bool:
+        """Whether the engine has updated since the last reading."""
+        return not reading.same_reading(self._last)
+
+    def missed(self, problem: str, population: Population, now: float) -> bool:
+        """No reading could be taken; ``problem`` says why. Returns False: nothing is known of a restart."""
+        self.problem = problem
+        self._check_stale(problem, population, now)
+        return False
+
+    def failed(self, problem: str, now: float) -> None:
+        """Something of Concur's own failed: open up to the fallback until the next good decision."""
+        self.problem = problem
+        self._fall_back(Reason.LAW_FAILED, now)
+
+    def _ask(self, sample: EngineSample, population: Population, now: float) -> Decision | None:
+        try:
+            decision = self._law.decide(sample, replace(population, window=self._chosen))
+            _checked(decision.window)
+        except Exception as error:  # noqa: BLE001 - a user's law may raise anything, and must not stop the batch
+            self.failed(f"law {type(self._law).__name__} failed: {type(error).__name__}: {error}", now)
+            return None
+        self._law = decision.law or self._law
+        return decision
+
+    def _objection(self, decision: Decision, population: Population, over: int) -> Reason | None:
+        if decision.reason is Reason.GROW and not population.waiting:
+            return Reason.UNSATURATED
+        if decision.reason is Reason.CUT and over:
+            return Reason.UNSETTLED
+        return None
+
+    def _check_stale(self, problem: str, population: Population, now: float) -> None:
+        if now - self._news_at <= self._stale_after or self._falling_back:
+            return
+        # What would the law do knowing nothing? A law that needs no sample is not disturbed by their absence.
+        decision = self._ask(_NOTHING, population, now)
+        if decision is None or decision.reason is Reason.FIXED:
+            return
+        self.problem = f"{problem} for {self._stale_after:g} s"
+        self._fall_back(Reason.STALE, now)
+
+    def _fall_back(self, reason: Reason, now: float) -> None:
+        self._falling_back = True
+        self._move(self._fallback, reason, now, None, None)
+
+    def _move(
+        self, window: float, reason: Reason, now: float, sample: EngineSample | None, population: Population | None
+    ) -> None:
+        before, self.window, self.reason = self.window, window, reason
+        if window != before:
+            self._record(before, window, reason, now, sample, population)
+
+    def _record(
+        self,
+        before: float,
+        after: float,
+        reason: Reason,
+        now: float,
+        sample: EngineSample | None,
+        population: Population | None,
+    ) -> None:
+        self.history.append(
+            WindowChange(at=now, before=before, after=after, reason=reason, sample=sample, population=population)
+        )
+
+
+def _checked(window: float) -> float:
+    """The window as admission will have it: at least 1.
+
+    Raises:
+        ValueError: it is not a number.
+    """
+    if math.isnan(number := float(window)):
+        raise ValueError(f"window must be a number of agents, got {window!r}")
+    return max(1.0, number)

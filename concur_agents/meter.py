@@ -1,0 +1,139 @@
+"""What the agents' own replies say: tokens, and how much of each context the engine still had.
+
+Needs no polling, and tells a cold start from eviction. Like admission it has no clock and no lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from concur_agents.samples import Population
+from concur_agents.usage import TokenUsage
+
+__all__ = ["Meter", "Totals"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Tokens over all observed steps so far."""
+
+    prompt: int = 0
+    cached: int | None = None
+    """None until a reply reported any."""
+    output: int = 0
+    recomputed: int | None = None
+    """Tokens that were in an agent's context before its step and not cached any more; None as above."""
+
+
+@dataclass(slots=True, eq=False)
+class _Account:
+    steps: int = 0
+    context: int | None = None
+    """Tokens in context after the last observed step."""
+    epoch: int = 0
+    """The meter's epoch when that step ended."""
+    usage: TokenUsage | None = None
+    """Of the step that runs; counted when it ends, so that a running count in a stream counts once."""
+    hot: bool = False
+    """The step that runs should find its context cached."""
+
+
+class Meter:
+    """Accounts of all known agents, and the tick's sums."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, _Account] = {}
+        self._epoch = 0
+        self._totals = Totals()
+        self._kept = self._expected = 0
+        self._cold = self._begun = 0
+        self._cold_share: float | None = None
+
+    def begin(self, agent_id: str, *, kept_seat: bool) -> None:
+        """A generation begins. ``kept_seat``: the agent held its seat since its last one, so its context should be hot.
+
+        What an agent recomputes after it was parked says nothing of the window it now runs under.
+        """
+        account = self._accounts.setdefault(agent_id, _Account())
+        account.steps += 1
+        account.usage = None
+        account.hot = kept_seat and account.context is not None and account.epoch == self._epoch
+        self._begun += 1
+        self._cold += account.context is None or not kept_seat
+
+    def observe(self, agent_id: str, usage: TokenUsage) -> None:
+        """A reply's usage came. Of several in one step the last counts (streams report running counts)."""
+        self._accounts.setdefault(agent_id, _Account()).usage = usage
+
+    def end(self, agent_id: str) -> None:
+        """The generation ended: count its usage."""
+        account = self._accounts.get(agent_id)
+        if account is None or account.usage is None:
+            return
+        usage, account.usage = account.usage, None
+        self._count(account, usage)
+        if usage.prompt is not None:
+            # Output unknown: the prompt is still held, so what is known to be held is a lower bound.
+            account.context = usage.prompt + (usage.output or 0)
+        account.epoch = self._epoch
+
+    def forget(self, agent_id: str) -> None:
+        """The agent finished."""
+        self._accounts.pop(agent_id, None)
+
+    def new_epoch(self) -> None:
+        """A cut or a restart: what was evicted before it must not be held against the window after it."""
+        self._epoch += 1
+        self._kept = self._expected = 0
+
+    def steps(self, agent_id: str) -> int:
+        """Generations the agent began."""
+        account = self._accounts.get(agent_id)
+        return 0 if account is None else account.steps
+
+    def context(self, agent_id: str) -> int | None:
+        """Tokens in the agent's context after its last observed step."""
+        account = self._accounts.get(agent_id)
+        return None if account is None else account.context
+
+    @property
+    def totals(self) -> Totals:
+        """Sums since the beginning."""
+        return self._totals
+
+    def annotate(self, population: Population) -> Population:
+        """``population`` with the sums since the last :meth:`reset`."""
+        return replace(
+            population,
+            reuse=self._kept / self._expected if self._expected else None,
+            reports_reuse=self._totals.cached is not None,
+            # No step begun in this tick says nothing new about who is prefilling: the last answer stands.
+            cold_share=self._cold / self._begun if self._begun else self._cold_share,
+        )
+
+    def reset(self) -> None:
+        """A law has seen the sums: begin new ones."""
+        if self._begun:
+            self._cold_share = self._cold / self._begun
+        self._kept = self._expected = self._cold = self._begun = 0
+
+    def _count(self, account: _Account, usage: TokenUsage) -> None:
+        totals = self._totals
+        cached, recomputed = totals.cached, totals.recomputed
+        if usage.cached is not None:
+            cached = (cached or 0) + usage.cached
+            recomputed = recomputed or 0
+            if account.context is not None and usage.prompt is not None:
+                # An agent may have dropped part of its history: what it no longer asks for is not recomputed.
+                expected = min(account.context, usage.prompt)
+                kept = min(usage.cached, expected)
+                recomputed += expected - kept
+                if account.hot and account.epoch == self._epoch:
+                    self._kept += kept
+                    self._expected += expected
+        self._totals = Totals(
+            prompt=totals.prompt + (usage.prompt or 0),
+            cached=cached,
+            output=totals.output + (usage.output or 0),
+            recomputed=recomputed,
+        )

@@ -1,0 +1,358 @@
+"""The admission state machine: rules one by one, then all of them against a model."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from concur_agents.admission import Admission
+from concur_agents.errors import UnknownAgentError
+from concur_agents.samples import AgentState
+
+
+def admitted(admission: Admission, *agents: str) -> list[bool]:
+    return [admission.request(agent) for agent in agents]
+
+
+def test_window_limits_seats_and_a_pause_keeps_the_seat() -> None:
+    admission = Admission(2)
+    assert admitted(admission, "a", "b", "c") == [True, True, False]
+    admission.pause("a")
+    assert admission.take_granted() == []
+    assert admission.state("a") is AgentState.IN_TOOL
+    assert admission.state("c") is AgentState.WAITING
+
+
+def test_third_agent_is_admitted_only_when_one_of_two_completes() -> None:
+    """The paper's Figure 2."""
+    admission = Admission(2)
+    admitted(admission, "a", "b", "c")
+    admission.pause("b")
+    admission.finish("b")
+    assert admission.take_granted() == ["c"]
+
+
+@pytest.mark.parametrize("window", [0.0, -3.0, -math.inf, 0.4, 1.0, 1.9])
+def test_any_window_below_two_seats_one(window: float) -> None:
+    admission = Admission(window)
+    assert admitted(admission, "a", "b") == [True, False]
+
+
+def test_window_that_is_no_number_is_refused_by_value() -> None:
+    with pytest.raises(ValueError, match="window must be a number of agents, got nan"):
+        Admission(math.nan)
+
+
+def test_no_limit_seats_everyone() -> None:
+    admission = Admission(math.inf)
+    assert all(admitted(admission, *map(str, range(1000))))
+    assert admission.over == 0
+
+
+def test_asking_again_changes_nothing() -> None:
+    admission = Admission(1)
+    assert admitted(admission, "a", "a", "b", "b") == [True, True, False, False]
+    assert admission.population().waiting == 1
+
+
+def test_shrink_parks_the_youngest_in_tools_at_once() -> None:
+    admission = Admission()
+    for agent in "abcd":
+        admission.request(agent)
+        admission.pause(agent)
+    admission.set_window(2)
+    assert [admission.state(agent) for agent in "abcd"] == [AgentState.IN_TOOL] * 2 + [AgentState.PARKED] * 2
+
+
+def test_shrink_waits_for_the_boundary_of_a_generation() -> None:
+    admission = Admission()
+    admitted(admission, "a", "b")
+    admission.set_window(1)
+    assert admission.state("b") is AgentState.GENERATING
+    assert admission.over == 1
+    admission.pause("b")
+    assert admission.state("b") is AgentState.PARKED
+    assert admission.over == 0
+
+
+def test_seat_freed_below_a_shrunken_window_spares_the_oldest_marked() -> None:
+    admission = Admission()
+    admitted(admission, "a", "b", "c")
+    admission.set_window(1)
+    admission.finish("a")
+    assert admission.pause("b")
+    assert admission.pause("c")
+    assert admission.state("b") is AgentState.IN_TOOL
+    assert admission.state("c") is AgentState.PARKED
+
+
+def test_window_that_grows_back_spares_the_marked() -> None:
+    admission = Admission()
+    admitted(admission, "a", "b")
+    admission.set_window(1)
+    admission.set_window(2)
+    admission.pause("b")
+    assert admission.state("b") is AgentState.IN_TOOL
+
+
+def test_parked_go_before_new_and_each_queue_is_first_in_first_out() -> None:
+    admission = Admission()
+    admitted(admission, "old", "p1", "p2")
+    admission.set_window(1)
+    admission.pause("p1")
+    admission.pause("p2")
+    admitted(admission, "n1", "n2", "p2", "p1")
+    assert admission.state("p1") is AgentState.RETURNING
+    admission.set_window(5)
+    assert admission.take_granted() == ["p2", "p1", "n1", "n2"]
+
+
+def test_age_survives_parking() -> None:
+    admission = Admission()
+    admitted(admission, "first", "second")
+    admission.park("first")
+    admission.request("first")
+    admission.pause("first")
+    admission.pause("second")
+    admission.set_window(1)
+    assert admission.state("first") is AgentState.IN_TOOL
+    assert admission.state("second") is AgentState.PARKED
+
+
+def test_sub_agents_share_the_seat_of_their_ancestor_at_window_one() -> None:
+    admission = Admission(1)
+    admission.request("parent")
+    admission.pause("parent")
+    assert admission.request("child", "parent")
+    admission.pause("child")
+    assert admission.request("grandchild", "child")
+    assert admission.population().seated == 1
+
+
+def test_family_parks_only_when_none_of_it_generates() -> None:
+    admission = Admission()
+    admission.request("older")
+    for agent, parent in (("p", None), ("c1", "p"), ("c2", "p")):
+        admission.request(agent, parent)
+    admission.pause("p")
+    admission.set_window(1)
+    admission.pause("c1")
+    assert admission.state("c2") is AgentState.GENERATING
+    admission.pause("c2")
+    assert {admission.state(agent) for agent in ("p", "c1", "c2")} == {AgentState.PARKED}
+
+
+def test_a_parked_familys_members_return_together() -> None:
+    admission = Admission()
+    for agent, parent in (("older", None), ("p", None), ("c1", "p"), ("c2", "p")):
+        admission.request(agent, parent)
+        admission.pause(agent)
+    admission.set_window(1)
+    assert not admission.request("c1")
+    assert not admission.request("c2")
+    admission.finish("older")
+    assert admission.take_granted() == ["c1", "c2"]
+
+
+def test_finish_ends_sub_agents_first_and_is_idempotent() -> None:
+    admission = Admission(1)
+    for agent, parent in (("p", None), ("c", "p"), ("g", "c")):
+        admission.request(agent, parent)
+    admission.request("next")
+    assert admission.finish("p") == ("g", "c", "p")
+    assert admission.finish("p") == ()
+    assert admission.take_granted() == ["next"]
+    assert list(admission) == ["next"]
+
+
+def test_child_that_finishes_leaves_the_seat_to_its_parent() -> None:
+    admission = Admission(1)
+    admission.request("p")
+    admission.pause("p")
+    admission.request("c", "p")
+    admission.finish("c")
+    assert admission.state("p") is AgentState.IN_TOOL
+
+
+def test_a_very_deep_family_finishes_without_recursion() -> None:
+    admission = Admission(1)
+    admission.request("0")
+    for depth in range(1, 5000):
+        admission.request(str(depth), str(depth - 1))
+    assert len(admission.finish("0")) == 5000
+    assert len(admission) == 0
+
+
+def test_withdrawing_a_queued_request_leaves_no_trace_of_a_new_agent() -> None:
+    admission = Admission(1)
+    admitted(admission, "a", "b", "c")
+    admission.withdraw("b")
+    assert "b" not in admission
+    admission.finish("a")
+    assert admission.take_granted() == ["c"]
+
+
+def test_withdrawing_a_grant_gives_the_seat_to_the_next() -> None:
+    admission = Admission(1)
+    admitted(admission, "a", "b", "c")
+    admission.finish("a")
+    assert admission.take_granted() == ["b"]
+    admission.withdraw("b")
+    assert admission.take_granted() == ["c"]
+    assert "b" not in admission
+
+
+def test_withdrawing_returns_a_parked_agent_to_parked() -> None:
+    admission = Admission(1)
+    admission.request("a")
+    admission.park("a")
+    admitted(admission, "b", "a")
+    admission.withdraw("a")
+    assert admission.state("a") is AgentState.PARKED
+
+
+@pytest.mark.parametrize("operation", ["pause", "park", "state", "parent"])
+def test_operations_on_unknown_agents_name_the_agent(operation: str) -> None:
+    with pytest.raises(UnknownAgentError, match="'ghost' was never admitted"):
+        getattr(Admission(), operation)("ghost")
+
+
+def test_an_id_may_be_used_again_after_its_agent_finished() -> None:
+    admission = Admission(1)
+    admission.request("a")
+    admission.finish("a")
+    assert admission.request("a")
+
+
+AGENTS = st.sampled_from([f"agent{number}" for number in range(12)])
+WINDOWS = st.one_of(st.integers(0, 8), st.floats(0, 8), st.just(math.inf))
+
+
+class AdmissionMachine(RuleBasedStateMachine):
+    """Random lives of up to 12 agents and their sub-agents, checked against the rules after every step."""
+
+    @initialize(window=WINDOWS)
+    def start(self, window: float) -> None:
+        self.admission = Admission(window)
+        self.told: set[str] = set()  # who was told to generate, and has not paused, finished or withdrawn
+        self.queued: list[str] = []  # who was told to wait, in order
+
+    def hear(self) -> None:
+        """What the controller does after each operation: wake whom a seat was granted."""
+        for agent in self.admission.take_granted():
+            assert agent in self.queued, f"{agent} was granted twice, or without asking"
+            self.queued.remove(agent)
+            self.told.add(agent)
+
+    @rule(agent=AGENTS, parent=st.none() | AGENTS)
+    def request(self, agent: str, parent: str | None) -> None:
+        seats_before, was_told = self.seated(), agent in self.told
+        granted = self.admission.request(agent, parent if parent != agent else None)
+        assert not was_told or granted
+        if granted:
+            self.told.add(agent)
+            # Granted at once: on a seat its family had, or on one that fits the window.
+            assert self.seated() in (seats_before, seats_before + 1)
+            assert self.seated() == seats_before or self.seated() <= self.limit()
+        elif agent not in self.queued:
+            assert self.seated() >= self.limit()
+            self.queued.append(agent)
+        self.hear()
+
+    @rule(agent=AGENTS)
+    def pause(self, agent: str) -> None:
+        if agent in self.admission:
+            assert self.admission.pause(agent) == (agent in self.told)
+            self.told.discard(agent)
+            self.hear()
+
+    @rule(agent=AGENTS)
+    def park(self, agent: str) -> None:
+        if agent in self.admission:
+            self.admission.park(agent)
+            self.told.discard(agent)
+            self.hear()
+
+    @rule(agent=AGENTS)
+    def withdraw(self, agent: str) -> None:
+        if agent in self.told or agent in self.queued:
+            self.admission.withdraw(agent)
+            self.told.discard(agent)
+            self.queued = [each for each in self.queued if each != agent]
+            self.hear()
+
+    @rule(agent=AGENTS)
+    def finish(self, agent: str) -> None:
+        known = agent in self.admission
+        ended = self.admission.finish(agent)
+        assert bool(ended) == known
+        self.told -= set(ended)
+        self.queued = [each for each in self.queued if each not in ended]
+        self.hear()
+
+    @rule(window=WINDOWS)
+    def set_window(self, window: float) -> None:
+        told_before = set(self.told)
+        self.admission.set_window(window)
+        self.hear()
+        assert told_before <= self.told, "a shrink interrupted a generation"
+
+    @precondition(lambda self: self.queued)
+    @rule()
+    def drain(self) -> None:
+        """Whatever happened, everyone queued is served once those before them finish; parked before new."""
+        while self.queued:
+            states = {agent: self.admission.state(agent) for agent in self.queued}
+            assert self.told or self.in_tool(), "agents wait, and nobody holds a seat"
+            self.admission.finish(next(iter(self.told or self.in_tool())))
+            self.told &= set(self.admission)
+            self.queued = [each for each in self.queued if each in self.admission]
+            before = list(self.queued)
+            self.hear()
+            served = [agent for agent in before if agent not in self.queued]
+            if any(states[agent] is AgentState.WAITING for agent in served):
+                assert not any(self.admission.state(each) is AgentState.RETURNING for each in self.queued)
+
+    @invariant()
+    def what_agents_were_told_is_what_admission_holds(self) -> None:
+        states = {agent: self.admission.state(agent) for agent in self.admission}
+        assert {agent for agent, state in states.items() if state is AgentState.GENERATING} == self.told
+        waiting = (AgentState.WAITING, AgentState.RETURNING)
+        assert {agent for agent, state in states.items() if state in waiting} == set(self.queued)
+
+    @invariant()
+    def seats_exceed_the_window_only_until_a_boundary(self) -> None:
+        over = self.seated() - self.limit()
+        assert self.admission.over == max(0, over)
+        if over > 0:
+            # Every seat above the window is in mid-generation: nobody in a tool kept one above it.
+            youngest_first = self.admission.population().generating
+            assert youngest_first >= over
+
+    @invariant()
+    def no_seat_is_idle_while_someone_waits(self) -> None:
+        assert not self.queued or self.seated() >= self.limit()
+
+    @invariant()
+    def counts_add_up(self) -> None:
+        population = self.admission.population()
+        assert population.seated == population.generating + population.in_tool
+        assert min(population.seated, population.in_tool, population.parked, population.waiting) >= 0
+        assert bool(len(self.admission)) == bool(population.seated + population.parked + population.waiting)
+
+    def seated(self) -> int:
+        return self.admission.population().seated
+
+    def limit(self) -> float:
+        return max(1, math.floor(self.admission.window)) if math.isfinite(self.admission.window) else math.inf
+
+    def in_tool(self) -> set[str]:
+        return {agent for agent in self.admission if self.admission.state(agent) is AgentState.IN_TOOL}
+
+
+TestAdmissionMachine = AdmissionMachine.TestCase
+TestAdmissionMachine.settings = settings(max_examples=1000, stateful_step_count=50, deadline=None)
