@@ -37,6 +37,8 @@ class _Family:
     members: int = 0
     generating: int = 0
     seated: bool = False
+    fresh: bool = False
+    """No generation has ended on its seat yet: taking the one that is running back gives the seat back too."""
     has_run: bool = False
     """One of its members has ended a generation: it is parked, not new, when it has no seat."""
     marked: bool = False
@@ -121,6 +123,7 @@ class Admission:
         if not member.generating:
             return False
         member.has_run = member.family.has_run = True
+        member.family.fresh = False
         self._end(member)
         return True
 
@@ -136,22 +139,23 @@ class Admission:
         self.pause(agent_id)
         if not family.seated or family.generating:
             return False
-        self._unseat(family)
+        self._park(family)
         self._fill()
         return True
 
     def withdraw(self, agent_id: str) -> None:
-        """Take a request back, queued or already granted, as if it had not been made. Unknown agents are ignored."""
+        """Take a request back, queued or already granted, as if it had not been made. Unknown agents are ignored.
+
+        A new agent is then forgotten, unless it has sub-agents: it stays known until it finishes.
+        """
         member = self._members.get(agent_id)
         if member is None:
             return
         family = member.family
         if member.generating:
+            if family.fresh and family.generating == 1:
+                self._unseat(family)  # the grant came while its taker was leaving: back to where it was
             self._end(member)
-            if family.seated and family.members == 1:
-                # The grant came while its taker was leaving: back to where it was, without a seat. (A seat that is
-                # shared stays with the others.)
-                self._unseat(family)
         else:
             self._unqueue(agent_id, family)
         if not member.has_run and not member.children:
@@ -166,6 +170,8 @@ class Admission:
         ended = [*self._descendants(agent_id), agent_id]
         for each in ended:
             self._leave(each)
+        # A seat above the window went at this boundary, but nobody lives on without it.
+        self._parked = [root for root in self._parked if root in self._members]
         self._fill()
         return tuple(ended)
 
@@ -212,6 +218,7 @@ class Admission:
                     self._marked[family] = None
                 else:
                     self._take_seat(family)
+                    self._parked.append(family.root)
         self._fill()
 
     def population(self) -> Population:
@@ -298,18 +305,20 @@ class Admission:
         if family.generating == 0:
             self._generating -= 1
             if family.marked:
-                self._unseat(family)
+                self._park(family)
                 self._fill()
 
     def _seat(self, family: _Family) -> None:
         self._seated.add(family)
-        family.seated = True
+        family.seated = family.fresh = True
 
     def _take_seat(self, family: _Family) -> None:
         self._seated.discard(family)
         family.seated = False
-        if family.members and family.has_run:
-            self._parked.append(family.root)
+
+    def _park(self, family: _Family) -> None:
+        self._unseat(family)
+        self._parked.append(family.root)
 
     def _unseat(self, family: _Family) -> None:
         """Free a seat and keep exactly as many families marked as are seated above the window."""

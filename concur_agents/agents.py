@@ -7,7 +7,8 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Final, Self
 
-from concur_agents.limiter import Limiter
+from concur_agents.errors import UnknownAgentError
+from concur_agents.limiter import Limiter, Request
 from concur_agents.samples import Outcome
 from concur_agents.usage import TokenUsage
 
@@ -55,7 +56,10 @@ class _AgentBase:
 
     def park(self) -> bool:
         """Give the seat back until the next step, for a wait without end such as a person's; False if it held none."""
-        return self._limiter.state(self.agent_id) is not None and self._limiter.park(self.agent_id)
+        try:
+            return self._limiter.park(self.agent_id)
+        except UnknownAgentError:
+            return False
 
     def _enter(self) -> None:
         self._limiter.enter(self.agent_id)
@@ -114,43 +118,45 @@ class _StepBase:
         self._limiter = limiter
         self._agent_id = agent_id
         self._parent = parent
+        self._request: Request | None = None
 
     def observe(self, usage: object) -> None:
         """Take the reply's usage, of any client; optional, what it lacks stays unknown. Never raises.
 
         Of several in one step the last counts: streams report running counts.
         """
-        self._limiter.observe(self._agent_id, TokenUsage.of(usage))
+        if self._request is not None:
+            self._limiter.observe(self._agent_id, TokenUsage.of(usage), self._request)
 
 
 class Step(_StepBase):
     """One generation, for asyncio."""
 
     async def __aenter__(self) -> Self:
-        waiter = self._limiter.request(self._agent_id, self._parent, step=True)
-        if waiter is not None:
-            await self._limiter.wait(self._agent_id, waiter, step=True)
+        self._request = self._limiter.request(self._agent_id, self._parent, step=True)
+        await self._limiter.wait(self._request)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._limiter.end_step(self._agent_id)
+        if self._request is not None:
+            self._limiter.end_step(self._request)
 
 
 class SyncStep(_StepBase):
     """One generation, for threads."""
 
     def __enter__(self) -> Self:
-        waiter = self._limiter.request(self._agent_id, self._parent, step=True)
-        if waiter is not None:
-            self._limiter.wait_blocking(self._agent_id, waiter, step=True)
+        self._request = self._limiter.request(self._agent_id, self._parent, step=True)
+        self._limiter.wait_blocking(self._request)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._limiter.end_step(self._agent_id)
+        if self._request is not None:
+            self._limiter.end_step(self._request)
 
 
 def _current_in(limiter: Limiter, agent_id: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import threading
@@ -15,7 +16,7 @@ from typing import Final, Self
 from concur_agents.agents import INHERIT, Agent, Inherit, SyncAgent
 from concur_agents.engines.base import EngineReader
 from concur_agents.errors import EngineReadError, LifecycleError, UnknownAgentError
-from concur_agents.events import Event, EventStream, ProblemEvent
+from concur_agents.events import EventStream, ProblemEvent
 from concur_agents.governor import Governor
 from concur_agents.laws import ConcurLaw, Law
 from concur_agents.limiter import Limiter
@@ -28,6 +29,8 @@ _log = logging.getLogger("concur_agents")
 
 # Of a tick: leaves time to decide before the next reading is due, so that readings never overlap.
 _SCRAPE_SHARE = 0.8
+# Seconds beyond a tick for the control loop to end: a reader that overran its timeout must not keep close() for ever.
+_PATIENCE = 5.0
 
 
 class Controller:
@@ -73,10 +76,10 @@ class Controller:
         background: bool = True,
         history: int = 1000,
     ) -> None:
-        _check("tick", tick, tick > 0 and math.isfinite(tick), "a finite number of seconds > 0")
-        _check("stale_after", stale_after, stale_after > 0, "a number of seconds > 0")
-        _check("fallback", fallback, fallback >= 1, "a number of agents >= 1")
-        _check("history", history, history >= 1, "a count >= 1")
+        _check("tick", tick, "a finite number of seconds > 0", lambda: tick > 0 and math.isfinite(tick))
+        _check("stale_after", stale_after, "a number of seconds > 0", lambda: stale_after > 0)
+        _check("fallback", fallback, "a number of agents >= 1", lambda: fallback >= 1)
+        _check("history", history, "a whole number >= 1", lambda: history >= 1 and isinstance(history, int))
         self._reader = reader
         self._tick_s = tick
         self._clock = clock
@@ -88,11 +91,11 @@ class Controller:
             now=clock(),
             history=history,
         )
-        self._governing = threading.Lock()
+        self._governing = threading.RLock()
         """Guards the governor; the limiter has its own lock, which this one's holder may take."""
         self._limiter = Limiter(self._governor.window, clock)
-        self._streams: tuple[EventStream, ...] = ()
         self._problem: str | None = None
+        self._started = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.sync: Final = SyncController(self, self._limiter)
@@ -120,9 +123,7 @@ class Controller:
             ControllerClosedError: the controller is closed.
         """
         _check_admit(agent_id, self._limiter.state(agent_id))
-        waiter = self._limiter.request(agent_id, parent)
-        if waiter is not None:
-            await self._limiter.wait(agent_id, waiter)
+        await self._limiter.wait(self._limiter.request(agent_id, parent))
 
     async def resume(self, agent_id: str) -> None:
         """Primitive: let a paused or parked agent take its next step. Waits for a seat if it has none.
@@ -132,9 +133,7 @@ class Controller:
             ControllerClosedError: the controller is closed.
         """
         _check_resume(agent_id, self._limiter.state(agent_id))
-        waiter = self._limiter.request(agent_id, None)
-        if waiter is not None:
-            await self._limiter.wait(agent_id, waiter)
+        await self._limiter.wait(self._limiter.request(agent_id, None))
 
     def pause(self, agent_id: str) -> bool:
         """Primitive: the agent's generation ended. It keeps its seat, unless the window has shrunk below it.
@@ -161,7 +160,10 @@ class Controller:
         return self._limiter.finish(agent_id, Outcome(outcome))
 
     def observe(self, agent_id: str, usage: object) -> None:
-        """Take the usage of the agent's running step, of any client. Optional, and never raises."""
+        """Take the usage of the agent's running step, of any client. Optional, and never raises.
+
+        Dropped when none runs: call it before :meth:`pause`.
+        """
         self._limiter.observe(agent_id, TokenUsage.of(usage))
 
     # --- seeing ---
@@ -175,8 +177,7 @@ class Controller:
         with self._governing:
             governor = self._governor
             now = self._clock()
-            population, _ = self._limiter.measure(reset=False)
-            totals, finished, known = self._limiter.totals()
+            population, totals, finished, known = self._limiter.snapshot()
             return Stats(
                 at=now,
                 window=governor.window,
@@ -202,12 +203,16 @@ class Controller:
         """A stream of everything that happens from now on, for ``async for`` or ``for``.
 
         Args:
-            size: events kept for a reader that is slower than they come; beyond it the oldest are dropped.
+            size: events kept for a reader that is slower than they come; beyond it the oldest are dropped. >= 1.
+
+        Raises:
+            ValueError: ``size`` is out of range.
         """
+        _check("size", size, "a whole number >= 1", lambda: size >= 1 and isinstance(size, int))
         stream = EventStream(size, self._unsubscribe)
-        with self._governing:
-            self._streams += (stream,)
-            self._limiter.publish = self._publish
+        self._limiter.streams.append(stream)
+        if self._stop.is_set():
+            stream.close()  # nothing will happen any more
         return stream
 
     # --- running ---
@@ -218,32 +223,33 @@ class Controller:
         Raises:
             LifecycleError: it was started before.
         """
-        if self._thread is not None or self._stop.is_set():
-            raise LifecycleError("this controller was started before: make another one")
-        if self._background:
-            self._thread = threading.Thread(target=self._loop, name="concur-control", daemon=True)
-            self._thread.start()
+        with self._governing:
+            if self._started or self._stop.is_set():
+                raise LifecycleError("this controller was started before: make another one")
+            self._started = True
+            if self._background:
+                thread = threading.Thread(target=self._loop, name="concur-control", daemon=True)
+                thread.start()
+                self._thread = thread
         return self
 
     def close(self) -> None:
-        """Stop. Whoever waits for a seat gets ControllerClosedError; whoever is known ends as cancelled. Idempotent."""
+        """Stop. Whoever waits for a seat gets ControllerClosedError; whoever is known ends as cancelled. Idempotent.
+
+        Blocks for as long as a reading in progress takes.
+        """
         self._stop.set()
         self._limiter.close()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()  # as long as one reading may take, at most
+            self._thread.join(self._tick_s + _PATIENCE)
         self._reader.close()
-        for stream in self._streams:
-            stream.close()
 
     def tick(self) -> None:
         """Take one reading and act on it; what the control loop does every ``tick`` seconds. Never raises Exception."""
         try:
             self._control()
         except Exception as error:  # noqa: BLE001 - a bug of ours must not leave agents waiting for ever: open up
-            _log.exception("Concur's control loop failed; agents go on")
-            with self._governing:
-                self._governor.failed(f"control loop failed: {type(error).__name__}: {error}", self._clock())
-            self._limiter.set_window(self._governor.window, new_epoch=False)
+            self._fail(error)
         self._report()
 
     def __enter__(self) -> Self:
@@ -268,7 +274,11 @@ class Controller:
     def _loop(self) -> None:
         due = time.monotonic()
         while not self._stop.is_set():
-            self.tick()
+            try:
+                self.tick()
+            except BaseException as error:  # noqa: BLE001 - CancelledError or SystemExit of a reader, in our own thread
+                self._fail(error)
+                self._report()
             due = max(due + self._tick_s, time.monotonic())  # a late tick is not made up for by a burst
             self._stop.wait(due - time.monotonic())
 
@@ -283,17 +293,34 @@ class Controller:
                 restarted = governor.read(reading, population, over, now)
             window = governor.window
             change = governor.history[-1] if window != before else None
-        self._limiter.set_window(window, new_epoch=restarted or window < before)
         if change is not None:
-            self._publish(change)
+            self._limiter.announce(change)
+        self._limiter.set_window(window, new_epoch=restarted or window < before)
+
+    def _fail(self, error: BaseException) -> None:
+        """Open up until the next good decision."""
+        with self._governing:
+            governor = self._governor
+            if self._problem is None:  # once, not each tick
+                _log.error("Concur's control loop failed", exc_info=error)
+            before = governor.window
+            governor.failed(f"control loop failed: {type(error).__name__}: {error}", self._clock())
+            change = governor.history[-1] if governor.window != before else None
+        if change is not None:
+            self._limiter.announce(change)
+        self._limiter.set_window(self._governor.window, new_epoch=False)
 
     def _read(self) -> tuple[EngineSample | None, str]:
+        name = type(self._reader).__name__
         try:
-            return self._reader.read(self._tick_s * _SCRAPE_SHARE), ""
+            reading: object = self._reader.read(self._tick_s * _SCRAPE_SHARE)
         except EngineReadError as error:
             return None, str(error)
         except Exception as error:  # noqa: BLE001 - a user's reader may raise anything, and must not stop the batch
-            return None, f"reader {type(self._reader).__name__} failed: {type(error).__name__}: {error}"
+            return None, f"reader {name} failed: {type(error).__name__}: {error}"
+        if not isinstance(reading, EngineSample):
+            return None, f"reader {name} returned no EngineSample but {reading!r:.80}"
+        return reading, ""
 
     def _report(self) -> None:
         """Say once what is wrong, and once that it no longer is."""
@@ -305,17 +332,11 @@ class Controller:
             _log.warning("%s (agents go on, window %g)", problem, self._governor.window)
         else:
             _log.info("readings are back (window %g)", self._governor.window)
-        self._publish(ProblemEvent(at=self._clock(), problem=problem))
-
-    def _publish(self, event: Event) -> None:
-        for stream in self._streams:
-            stream.publish(event)
+        self._limiter.announce(ProblemEvent(at=self._clock(), problem=problem))
 
     def _unsubscribe(self, stream: EventStream) -> None:
-        with self._governing:
-            self._streams = tuple(each for each in self._streams if each is not stream)
-            if not self._streams:
-                self._limiter.publish = None
+        with contextlib.suppress(ValueError):  # closing twice is no error
+            self._limiter.streams.remove(stream)
 
 
 class SyncController:
@@ -332,20 +353,16 @@ class SyncController:
     def admit(self, agent_id: str, *, parent: str | None = None) -> None:
         """See :meth:`Controller.admit`; blocks the calling thread."""
         _check_admit(agent_id, self._limiter.state(agent_id))
-        waiter = self._limiter.request(agent_id, parent)
-        if waiter is not None:
-            self._limiter.wait_blocking(agent_id, waiter)
+        self._limiter.wait_blocking(self._limiter.request(agent_id, parent))
 
     def resume(self, agent_id: str) -> None:
         """See :meth:`Controller.resume`; blocks the calling thread."""
         _check_resume(agent_id, self._limiter.state(agent_id))
-        waiter = self._limiter.request(agent_id, None)
-        if waiter is not None:
-            self._limiter.wait_blocking(agent_id, waiter)
+        self._limiter.wait_blocking(self._limiter.request(agent_id, None))
 
 
-def _check(field: str, value: object, good: bool, wanted: str) -> None:  # noqa: FBT001 - private, called with names
-    if not good:
+def _check(field: str, value: object, wanted: str, good: Callable[[], bool]) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not good():
         raise ValueError(f"Controller: {field} must be {wanted}, got {value!r}")
 
 

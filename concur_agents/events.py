@@ -53,6 +53,10 @@ class ProblemEvent:
 Event = AgentEvent | ProblemEvent | WindowChange
 
 
+class _Sleeper(concurrent.futures.Future[None]):
+    """A reader that waits for the next event."""
+
+
 class EventStream:
     """One subscriber's events: iterate with ``async for`` or ``for``; ends when the controller closes.
 
@@ -63,8 +67,8 @@ class EventStream:
         self._events: deque[Event] = deque()
         self._size = size
         self._on_close = on_close
-        self._lock = threading.Lock()
-        self._sleepers: list[concurrent.futures.Future[None]] = []
+        self._lock = threading.RLock()  # a finalizer that runs inside may publish too
+        self._sleepers: list[_Sleeper] = []
         self._closed = False
         self.dropped = 0
         """Events lost because more than ``size`` were waiting."""
@@ -93,38 +97,37 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Event:
-        while (sleeper := self._sleep()) is not None:
-            await asyncio.wrap_future(sleeper)
-        event = self._take()
-        if event is None:
+        while isinstance(taken := self._take(), _Sleeper):
+            await asyncio.wrap_future(taken)
+        if taken is None:
             raise StopAsyncIteration
-        return event
+        return taken
 
     def __iter__(self) -> EventStream:
         return self
 
     def __next__(self) -> Event:
-        while (sleeper := self._sleep()) is not None:
-            sleeper.result()
-        event = self._take()
-        if event is None:
+        while isinstance(taken := self._take(), _Sleeper):
+            taken.result()
+        if taken is None:
             raise StopIteration
-        return event
+        return taken
 
-    def _sleep(self) -> concurrent.futures.Future[None] | None:
+    def _take(self) -> Event | _Sleeper | None:
+        """The next event, or what to wait for first, or None at the end."""
         with self._lock:
-            if self._events or self._closed:
+            if self._events:
+                return self._events.popleft()
+            if self._closed:
                 return None
-            sleeper: concurrent.futures.Future[None] = concurrent.futures.Future()
+            # Readers that gave up while nothing happened must not pile up.
+            self._sleepers = [each for each in self._sleepers if not each.cancelled()]
+            sleeper = _Sleeper()
             self._sleepers.append(sleeper)
             return sleeper
 
-    def _take(self) -> Event | None:
-        with self._lock:
-            return self._events.popleft() if self._events else None
 
-
-def _wake(sleepers: list[concurrent.futures.Future[None]]) -> None:
+def _wake(sleepers: list[_Sleeper]) -> None:
     for sleeper in sleepers:
         if sleeper.set_running_or_notify_cancel():
             sleeper.set_result(None)

@@ -60,6 +60,8 @@ class Governor:
             over: seats still held above the window.
             now: seconds on the caller's clock.
         """
+        if not self._falling_back:
+            self.problem = None  # the engine answers
         if not self.is_news(reading):
             if not population.generating:
                 self._news_at = now  # an idle engine has nothing new to say, and is not stale for it
@@ -75,13 +77,14 @@ class Governor:
             self._check_stale("the engine's metrics lack what the law needs", population, now)
             return sample.restarted
         self._news_at, self.problem = now, None
-        reason = self._objection(decision, population, over)
-        window = self._chosen if reason else _checked(decision.window)
-        reason = reason or decision.reason
-        self._chosen = window
         if self._falling_back:
+            # What was read is the fallback's doing; only the next reading tells of the window from before it.
             self._falling_back, reason = False, Reason.RECOVERED
-        self._move(window, reason, now, sample, population)
+        elif (objection := self._objection(decision, population, over)) is not None:
+            reason = objection
+        else:
+            self._chosen, reason = _checked(decision.window), decision.reason
+        self._move(self._chosen, reason, now, sample, population)
         return sample.restarted
 
     def is_news(self, reading: EngineSample) -> bool:
@@ -110,9 +113,12 @@ class Governor:
         return decision
 
     def _objection(self, decision: Decision, population: Population, over: int) -> Reason | None:
-        if decision.reason is Reason.GROW and not population.waiting:
+        """Why the decision is not taken. By its direction: a wrapper may have given it another reason."""
+        if decision.reason is Reason.FIXED:
+            return None
+        if not population.waiting and (decision.reason is Reason.GROW or decision.window > self._chosen):
             return Reason.UNSATURATED
-        if decision.reason is Reason.CUT and over:
+        if over and (decision.reason is Reason.CUT or decision.window < self._chosen):
             return Reason.UNSETTLED
         return None
 

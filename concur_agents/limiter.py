@@ -1,45 +1,50 @@
-"""Admission for many threads and event loops at once: the lock, and who sleeps until a seat is free."""
+"""Admission for many threads and event loops at once: who sleeps until a seat is free, and who took it."""
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from concur_agents.admission import Admission
 from concur_agents.errors import ControllerClosedError, LifecycleError, UnknownAgentError
-from concur_agents.events import AgentEvent, AgentEventKind
+from concur_agents.events import AgentEvent, AgentEventKind, Event
 from concur_agents.meter import Meter, Totals
 from concur_agents.samples import AgentState, AgentView, Outcome, Population
+from concur_agents.turns import Turns, Waiter, turn
 from concur_agents.usage import TokenUsage
 
-__all__ = ["Limiter"]
-
-_Waiter = concurrent.futures.Future[None]
-
-
-@dataclass(slots=True, eq=False)
-class _Post:
-    """What an operation has to tell others once the lock is free, since that runs their callbacks."""
-
-    wakes: list[tuple[_Waiter, Exception | None]] = field(default_factory=list)
-    events: list[AgentEvent] = field(default_factory=list)
+__all__ = ["Limiter", "Request"]
 
 
 @dataclass(slots=True, eq=False)
 class _Life:
-    """What the limiter knows of one agent beside its seat."""
+    """What the limiter knows of one agent beside its seat. A later agent under the same id has another one."""
 
     open_steps: int = 0
     """Steps of the agent that run or wait now: it pauses when the last one ends."""
+    begun: bool = False
+    """A generation runs: a seat was granted, and somebody came for it."""
+    granted: list[Request] = field(default_factory=list)
+    """Primitives' requests that had to wait for the generation that runs: any of them may be leaving still."""
     queued_at: float | None = None
     waited_s: float = 0.0
 
 
-class Limiter:
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request for an agent's next generation: by a step, which has an end of its own, or by a primitive."""
+
+    agent_id: str
+    life: _Life
+    step: bool
+    waiter: Waiter | None = None
+    """Done when a seat was granted; None when the agent may generate at once."""
+    withdrawn: bool = False
+
+
+class Limiter(Turns):
     """Seats of all agents, and their tokens, under one lock that is held for microseconds.
 
     Args:
@@ -48,21 +53,19 @@ class Limiter:
     """
 
     def __init__(self, window: float, clock: Callable[[], float]) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self._clock = clock
         self._admission = Admission(window)
         self._meter = Meter()
         self._lives: dict[str, _Life] = {}
-        self._waiters: dict[str, list[_Waiter]] = {}
+        self._queued: dict[str, list[Request]] = {}
         self._entered: set[str] = set()
         self._finished: Counter[Outcome] = Counter()
         self._closed = False
-        self._post = _Post()
-        self.publish: Callable[[AgentEvent], None] | None = None
-        """Takes events, outside the lock; None while nobody listens, and no event is made then."""
 
     # --- an agent's context ---
 
+    @turn()
     def enter(self, agent_id: str) -> None:
         """Open the agent's context.
 
@@ -70,218 +73,258 @@ class Limiter:
             ControllerClosedError: nobody is admitted any more.
             LifecycleError: the agent's context is open already.
         """
-        with self._lock:
-            self._check_open(agent_id)
-            if agent_id in self._entered:
-                raise LifecycleError(f"agent {agent_id!r} runs already: two agents need two ids")
-            self._entered.add(agent_id)
+        self._check_open(agent_id)
+        if agent_id in self._entered:
+            raise LifecycleError(f"agent {agent_id!r} runs already: two agents need two ids")
+        self._entered.add(agent_id)
 
+    @turn(later=True)
     def leave(self, agent_id: str, outcome: Outcome) -> None:
         """Close the agent's context: the agent ends."""
-        with self._lock:
-            self._entered.discard(agent_id)
-        self.finish(agent_id, outcome)
+        self._entered.discard(agent_id)
+        self._finish(agent_id, outcome)
 
     # --- asking for a seat ---
 
-    def request(self, agent_id: str, parent: str | None, *, step: bool = False) -> _Waiter | None:
-        """Ask for the agent's next generation; None when it may run now, else what to wait for.
+    @turn()
+    def request(self, agent_id: str, parent: str | None, *, step: bool = False) -> Request:
+        """Ask for the agent's next generation; it may begin once the result was waited for.
 
         Raises:
             ControllerClosedError: nobody is admitted any more.
         """
-        with self._lock:
-            self._check_open(agent_id)
-            admission = self._admission
-            before = admission.state(agent_id) if agent_id in admission else None
-            granted = admission.request(agent_id, parent)
-            life = self._lives.get(agent_id)
-            if life is None:
-                life = self._lives[agent_id] = _Life()
-            life.open_steps += step
-            waiter: _Waiter | None = None
-            if not granted:
-                if life.queued_at is None:
-                    life.queued_at = self._clock()
-                waiter = concurrent.futures.Future()
-                self._waiters.setdefault(agent_id, []).append(waiter)
-            elif before is not AgentState.GENERATING:
-                self._begin(agent_id, kept_seat=before is AgentState.IN_TOOL)
-            post = self._take_post()
-        self._deliver(post)
-        return waiter
+        self._check_open(agent_id)
+        admission = self._admission
+        before = admission.state(agent_id) if agent_id in admission else None
+        life = self._lives.get(agent_id)
+        if life is None:
+            life = self._lives[agent_id] = _Life()
+        granted = admission.request(agent_id, parent)
+        life.open_steps += step
+        request = Request(agent_id, life, step)
+        if not granted:
+            if life.queued_at is None:
+                life.queued_at = self._clock()
+            request.waiter = Waiter()
+            self._queued.setdefault(agent_id, []).append(request)
+        elif not life.begun:
+            self._begin(agent_id, life, kept_seat=before is AgentState.IN_TOOL)
+        return request
 
-    async def wait(self, agent_id: str, waiter: _Waiter, *, step: bool = False) -> None:
-        """Await the seat; whatever ends the wait otherwise takes the request back."""
+    async def wait(self, request: Request) -> None:
+        """Await the seat; whatever ends the wait otherwise takes the request back.
+
+        Raises:
+            UnknownAgentError: the agent was finished while it waited.
+            ControllerClosedError: the controller was closed while it waited.
+        """
+        if request.waiter is None:
+            return
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+
+        def wake(_: object) -> None:
+            try:
+                loop.call_soon_threadsafe(_set, woken)
+            except RuntimeError:  # the loop was closed while we waited: nobody will come for the seat
+                self.withdraw(request)
+
         try:
-            await asyncio.wrap_future(waiter)
+            request.waiter.add_done_callback(wake)
+            await woken
+            request.waiter.result()
+            self._take(request)
         except BaseException:
-            self.withdraw(agent_id, waiter, step=step)
+            self.withdraw(request)
             raise
 
-    def wait_blocking(self, agent_id: str, waiter: _Waiter, *, step: bool = False) -> None:
-        """Block the calling thread for the seat; whatever ends the wait otherwise takes the request back."""
+    def wait_blocking(self, request: Request) -> None:
+        """Block the calling thread for the seat; else as :meth:`wait`."""
+        if request.waiter is None:
+            return
         try:
-            waiter.result()
+            request.waiter.result()
+            self._take(request)
         except BaseException:
-            self.withdraw(agent_id, waiter, step=step)
+            self.withdraw(request)
             raise
 
-    def withdraw(self, agent_id: str, waiter: _Waiter, *, step: bool = False) -> None:
+    @turn(later=True)
+    def withdraw(self, request: Request) -> None:
         """Take back a request, even one granted while its taker was leaving."""
-        with self._lock:
-            waiters = self._waiters.get(agent_id, [])
-            if waiter in waiters:
-                waiters.remove(waiter)
-            life = self._lives.get(agent_id)
-            if life is not None:
-                life.open_steps -= step
-            # Others may wait or run under the same id; the last one out takes the request back.
-            if not waiters and (life is None or life.open_steps <= 0):
-                self._waiters.pop(agent_id, None)
-                self._admission.withdraw(agent_id)
-                if life is not None:
-                    self._stop_waiting(life)
-                if agent_id not in self._admission:
-                    self._forget(agent_id)
-            post = self._take_post()
-        self._deliver(post)
+        agent_id, life = request.agent_id, request.life
+        if request.withdrawn or self._lives.get(agent_id) is not life:
+            return  # finished meanwhile: by now the id may be another agent's
+        request.withdrawn = True
+        life.open_steps -= request.step
+        queued = self._queued.get(agent_id, [])
+        if request in queued:
+            queued.remove(request)
+        elif request in life.granted:
+            life.granted.remove(request)
+        elif not request.step:
+            return  # granted, and that generation has ended
+        # Others may wait or run under the same id; the last one out takes the request back.
+        if queued or (self._admission.was_granted(agent_id) and (life.granted or life.open_steps > 0)):
+            return
+        self._queued.pop(agent_id, None)
+        self._stop_waiting(life)
+        if life.begun:
+            self._pause(agent_id)
+            return
+        self._admission.withdraw(agent_id)
+        if agent_id not in self._admission:
+            self._forget(agent_id)
 
     # --- the agent's boundaries ---
 
+    @turn(later=True)
     def pause(self, agent_id: str) -> bool:
         """See :meth:`Admission.pause`; also counts the step's usage."""
-        with self._lock:
-            changed = self._pause(agent_id)
-            post = self._take_post()
-        self._deliver(post)
-        return changed
+        return self._pause(agent_id)
 
-    def end_step(self, agent_id: str) -> None:
+    @turn(later=True)
+    def end_step(self, request: Request) -> None:
         """One step ended: pause when it was the agent's last open one. An agent that finished meanwhile is no error."""
-        with self._lock:
-            life = self._lives.get(agent_id)
-            if life is None:
-                return
+        life = request.life
+        if self._lives.get(request.agent_id) is life:
             life.open_steps = max(0, life.open_steps - 1)
             if life.open_steps == 0:
-                self._pause(agent_id)
-            post = self._take_post()
-        self._deliver(post)
+                self._pause(request.agent_id)
 
+    @turn(later=True)
     def park(self, agent_id: str) -> bool:
-        """See :meth:`Admission.park`."""
-        with self._lock:
-            changed = self._admission.park(agent_id)
-            self._meter.end(agent_id)
-            post = self._take_post()
-        self._deliver(post)
-        return changed
+        """See :meth:`Admission.park`; also counts the step's usage."""
+        return self._pause(agent_id, park=True)
 
+    @turn(later=True)
     def finish(self, agent_id: str, outcome: Outcome) -> bool:
         """The agent and its sub-agents ended; False when it is not known (any more). Who waits for it is told."""
-        with self._lock:
-            ended = self._finish(agent_id, outcome)
-            post = self._take_post()
-        self._deliver(post)
-        return bool(ended)
+        return self._finish(agent_id, outcome)
 
-    def observe(self, agent_id: str, usage: TokenUsage) -> None:
-        """Usage of the agent's running step; an unknown agent's is dropped."""
-        with self._lock:
-            if agent_id in self._admission:
-                self._meter.observe(agent_id, usage)
+    @turn(later=True)
+    def observe(self, agent_id: str, usage: TokenUsage, request: Request | None = None) -> None:
+        """Usage of the generation that runs (``request``'s, if given); dropped when none does."""
+        if self._admission.was_granted(agent_id) and (request is None or self._lives[agent_id] is request.life):
+            self._meter.observe(agent_id, usage)
 
     # --- the control loop ---
 
+    @turn(later=True)
     def set_window(self, window: float, *, new_epoch: bool) -> None:
         """Change the window; ``new_epoch``: what was evicted before now is not to be held against it."""
-        with self._lock:
-            if new_epoch:
-                self._meter.new_epoch()
-            if window != self._admission.window:
-                self._admission.set_window(window)
-            post = self._take_post()
-        self._deliver(post)
+        if new_epoch:
+            self._meter.new_epoch()
+        if window != self._admission.window:
+            self._admission.set_window(window)
 
+    @turn(later=True)
+    def announce(self, event: Event) -> None:
+        """Send an event that is not an agent's, in order with theirs."""
+        if self.streams:
+            self.tell(event)
+
+    @turn()
     def measure(self, *, reset: bool) -> tuple[Population, int]:
         """The agents at this moment and the seats above the window; ``reset`` begins new sums of reuse."""
-        with self._lock:
-            population = self._meter.annotate(self._admission.population())
-            if reset:
-                self._meter.reset()
-            return population, self._admission.over
+        population = self._meter.annotate(self._admission.population())
+        if reset:
+            self._meter.reset()
+        return population, self._admission.over
 
-    def totals(self) -> tuple[Totals, dict[Outcome, int], int]:
-        """Tokens, finished agents by outcome, known agents."""
-        with self._lock:
-            return self._meter.totals, dict(self._finished), len(self._admission)
+    @turn()
+    def snapshot(self) -> tuple[Population, Totals, dict[Outcome, int], int]:
+        """The agents at this moment, tokens, finished agents by outcome, known agents."""
+        population = self._meter.annotate(self._admission.population())
+        return population, self._meter.totals, dict(self._finished), len(self._admission)
 
+    @turn()
     def views(self) -> tuple[AgentView, ...]:
         """Every known agent."""
-        with self._lock:
-            now = self._clock()
-            return tuple(self._view(agent_id, now) for agent_id in self._admission)
+        now = self._clock()
+        return tuple(self._view(agent_id, now) for agent_id in self._admission)
 
+    @turn()
     def state(self, agent_id: str) -> AgentState | None:
         """Where the agent is; None when unknown."""
-        with self._lock:
-            return self._admission.state(agent_id) if agent_id in self._admission else None
+        return self._admission.state(agent_id) if agent_id in self._admission else None
 
+    @turn(later=True)
     def close(self) -> None:
-        """Admit nobody any more; everyone who waits is told, everyone known is finished as cancelled."""
-        with self._lock:
-            self._closed = True
-            error = ControllerClosedError("the controller was closed while agents waited for a seat")
-            self._post.wakes += [(waiter, error) for waiters in self._waiters.values() for waiter in waiters]
-            self._waiters.clear()
-            for agent_id in list(self._admission):
-                self._finish(agent_id, Outcome.CANCELLED)
-            post = self._take_post()
-        self._deliver(post)
+        """Admit nobody any more; everyone who waits is told, everyone known is finished as cancelled, streams end."""
+        self._closed = True
+        for agent_id in list(self._admission):
+            self._finish(agent_id, Outcome.CANCELLED)
+        self.do_later(self._close_streams)
 
     # --- inside; with the lock held ---
+
+    def _close_streams(self) -> None:
+        for stream in tuple(self.streams):
+            stream.close()
+
+    @turn()
+    def _take(self, request: Request) -> None:
+        """Somebody came for a granted seat: the generation begins."""
+        if self._lives.get(request.agent_id) is not request.life:
+            raise self._ended(request.agent_id)
+        if not request.life.begun and self._admission.was_granted(request.agent_id):
+            self._begin(request.agent_id, request.life, kept_seat=False)
 
     def _check_open(self, agent_id: str) -> None:
         if self._closed:
             raise ControllerClosedError(f"agent {agent_id!r} asks for a seat, but the controller is closed")
 
-    def _begin(self, agent_id: str, *, kept_seat: bool) -> None:
+    def _ended(self, agent_id: str) -> LifecycleError:
+        if self._closed:
+            return ControllerClosedError(f"the controller was closed while agent {agent_id!r} waited for a seat")
+        return UnknownAgentError(f"agent {agent_id!r} was finished while it waited for a seat")
+
+    def _begin(self, agent_id: str, life: _Life, *, kept_seat: bool) -> None:
+        life.begun = True
         first = self._meter.steps(agent_id) == 0
         self._meter.begin(agent_id, kept_seat=kept_seat)
         self._note(agent_id, AgentEventKind.ADMITTED if first else AgentEventKind.RESUMED)
 
-    def _pause(self, agent_id: str) -> bool:
-        changed = self._admission.pause(agent_id)
-        if changed:
+    def _pause(self, agent_id: str, *, park: bool = False) -> bool:
+        admission = self._admission
+        generating = admission.was_granted(agent_id)
+        if generating:
+            life = self._lives[agent_id]
+            if not life.begun:  # whoever says so before its taker came must know
+                self._begin(agent_id, life, kept_seat=False)
+            life.begun = False
+            life.granted.clear()
             self._meter.end(agent_id)
-            if self._admission.state(agent_id) is AgentState.IN_TOOL:
+        changed = admission.park(agent_id) if park else admission.pause(agent_id)
+        if generating:
+            if admission.state(agent_id) is AgentState.IN_TOOL:
                 self._note(agent_id, AgentEventKind.PAUSED)
+            elif admission.parent(agent_id) is not None:
+                self._note(agent_id, AgentEventKind.PARKED)  # the family's first agent is told by settle
         return changed
 
-    def _finish(self, agent_id: str, outcome: Outcome) -> tuple[str, ...]:
-        self._meter.end(agent_id)
+    def _finish(self, agent_id: str, outcome: Outcome) -> bool:
         ended = self._admission.finish(agent_id)
         for each in ended:
+            self._meter.end(each)
             self._finished[outcome] += 1
-            error = UnknownAgentError(f"agent {each!r} was finished while it waited for a seat")
-            self._post.wakes += [(waiter, error) for waiter in self._waiters.pop(each, ())]
+            self._wake(self._queued.pop(each, []), self._ended(each))
             self._forget(each)
             self._note(each, AgentEventKind.FINISHED, outcome)
-        return ended
+        return bool(ended)
 
-    def _take_post(self) -> _Post | None:
-        """Whom this operation granted a seat or took one from, and what to tell. None when there is nothing."""
+    def settle(self) -> None:
+        """Note whom the operation took a seat from, and wake whom it granted one."""
         for agent_id in self._admission.take_parked():
             self._note(agent_id, AgentEventKind.PARKED)
         for agent_id in self._admission.take_granted():
-            self._stop_waiting(self._lives[agent_id])
-            self._begin(agent_id, kept_seat=False)
-            self._post.wakes += [(waiter, None) for waiter in self._waiters.pop(agent_id, ())]
-        if not self._post.wakes and not self._post.events:
-            return None
-        post, self._post = self._post, _Post()
-        return post
+            life = self._lives.get(agent_id)
+            if life is not None:  # else granted on the way, and ended by the same operation
+                self._stop_waiting(life)
+                requests = self._queued.pop(agent_id, [])
+                life.granted = [request for request in requests if not request.step]
+                self._wake(requests)
 
     def _stop_waiting(self, life: _Life) -> None:
         if life.queued_at is not None:
@@ -304,22 +347,15 @@ class Limiter:
         )
 
     def _note(self, agent_id: str, kind: AgentEventKind, outcome: Outcome | None = None) -> None:
-        if self.publish is not None:
-            self._post.events.append(AgentEvent(at=self._clock(), agent_id=agent_id, kind=kind, outcome=outcome))
+        if self.streams:
+            self.tell(AgentEvent(at=self._clock(), agent_id=agent_id, kind=kind, outcome=outcome))
 
-    # --- inside; without the lock ---
+    def _wake(self, requests: list[Request], error: Exception | None = None) -> None:
+        for request in requests:
+            if request.waiter is not None:
+                self.wake(request.waiter, error)
 
-    def _deliver(self, post: _Post | None) -> None:
-        if post is None:
-            return
-        for waiter, error in post.wakes:
-            if not waiter.set_running_or_notify_cancel():
-                continue  # its taker is leaving, and takes the request back
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
-        publish = self.publish
-        for event in post.events:
-            if publish is not None:
-                publish(event)
+
+def _set(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)

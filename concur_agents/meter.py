@@ -59,7 +59,7 @@ class Meter:
         account.usage = None
         account.hot = kept_seat and account.context is not None and account.epoch == self._epoch
         self._begun += 1
-        self._cold += account.context is None or not kept_seat
+        self._cold += not kept_seat
 
     def observe(self, agent_id: str, usage: TokenUsage) -> None:
         """A reply's usage came. Of several in one step the last counts (streams report running counts)."""

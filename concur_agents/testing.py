@@ -14,7 +14,7 @@ from concur_agents.events import AgentEvent, AgentEventKind, Event, EventStream
 from concur_agents.laws import FixedWindow
 from concur_agents.samples import EngineSample, Outcome
 
-__all__ = ["AdapterContract", "Ending", "ManualClock", "ScriptedReader", "check_lives"]
+__all__ = ["EXPECTED_OUTCOME", "AdapterContract", "Ending", "ManualClock", "ScriptedReader", "check_lives"]
 
 
 class ManualClock:
@@ -150,6 +150,9 @@ class AdapterContract(abc.ABC):
             assert controller.stats().population.seated == 0, f"{ending}: a seat is held"
             lives = check_lives(_drain(stream))
             assert lives, f"{ending}: no agent was seen at all"
+            if ending is Ending.SUCCESS:
+                came_back = any(AgentEventKind.RESUMED in kinds for kinds in lives.values())
+                assert came_back, f"{ending}: no boundary between the generations before and after the tool: {lives}"
             outcomes = controller.stats().finished
             assert outcomes == {EXPECTED_OUTCOME[ending]: len(lives)}, f"{ending}: outcomes {outcomes}"
 

@@ -51,7 +51,10 @@ def _first(usage: object, paths: tuple[tuple[str, ...], ...]) -> int | None:
     for path in paths:
         value: Any = usage
         for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+            try:
+                value = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+            except Exception:  # noqa: BLE001 - a client's object may compute its fields, and fail at it
+                value = None
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     return None

@@ -73,9 +73,10 @@ class ConcurLaw:
             return Decision(window + self.alpha, Reason.GROW)
         hit_rate = _hit_rate(sample, population)
         if usage > self.u_high and hit_rate is not None and hit_rate < self.h_thresh:
-            # Half of no limit is no limit: the first cut is from what is seated.
+            # Half of no limit is no limit: the first cut is from what is seated. Nobody seated is not our congestion.
             base = window if math.isfinite(window) else population.seated
-            return Decision(base - self.beta * base, Reason.CUT)
+            if base:
+                return Decision(base - self.beta * base, Reason.CUT)
         return Decision(window, Reason.HOLD)
 
 

@@ -16,6 +16,9 @@ __all__ = ["Clamped", "Smoothed"]
 class Clamped:
     """Keeps the inner law's window within ``low``..``high``; says :attr:`Reason.CLAMPED` when that changed it.
 
+    A law that looked at nothing stays :attr:`Reason.FIXED`, and one that knew nothing :attr:`Reason.UNKNOWN`: the
+    controller treats missing readings by it.
+
     Raises:
         ValueError: ``low`` is below 1, or ``high`` below ``low``.
     """
@@ -39,9 +42,10 @@ class Clamped:
         """The inner law's decision, clamped."""
         inner = self.law.decide(sample, population)
         window = self._clamp(inner.window)
+        kept = window == inner.window or inner.reason in (Reason.FIXED, Reason.UNKNOWN)
         return Decision(
             window,
-            inner.reason if window == inner.window else Reason.CLAMPED,
+            inner.reason if kept else Reason.CLAMPED,
             replace(self, law=inner.law) if inner.law is not None else None,
         )
 
@@ -97,4 +101,5 @@ class Smoothed:
         return Decision(inner.window, inner.reason, successor)
 
     def _average(self, now: float | None, before: float | None) -> float | None:
-        return now if now is None or before is None else before + self.weight * (now - before)
+        # In this form a weight of 1 is exactly the newest reading, so that thresholds are met as without smoothing.
+        return now if now is None or before is None else (1 - self.weight) * before + self.weight * now

@@ -1,0 +1,178 @@
+"""``python -m benchmarks.real``: real SGLang on this machine's CPU, with and without Concur."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+
+from benchmarks.real.bench import Bench, new_record
+from benchmarks.real.choice import HOME, REAL, EngineChoice
+from benchmarks.real.record import Record
+from benchmarks.real.sglang_cpu.install import ensure_installed
+from benchmarks.real.table import markdown, render
+from benchmarks.real.wire import EngineError
+from benchmarks.real.workload import Workload
+from benchmarks.swebench.arms import parse_arms
+
+__all__ = ["app", "main"]
+
+_Result = TypeVar("_Result")
+
+INTERRUPTED = 130
+ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
+
+EngineOption = Annotated[
+    str, typer.Option(help="sglang (installed and started here), emulator, or the URL of a running SGLang.")
+]
+VenvOption = Annotated[
+    Path | None,
+    typer.Option(envvar="CONCUR_SGLANG_VENV", help="Environment that has SGLang; by default the benchmark makes one."),
+]
+HomeOption = Annotated[Path, typer.Option(help="Folder for that environment, the model and the server's log.")]
+SpeedupOption = Annotated[float, typer.Option(help="Emulator: engine seconds per second.")]
+RecordArgument = Annotated[Path, typer.Argument(help="A record that `run` wrote.")]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+
+
+def main() -> NoReturn:
+    """The program."""
+    logging.getLogger("concur_agents").setLevel(logging.ERROR)  # failed readings are counted, and told in the end
+    for number in ENDED_BY:  # outside an event loop, too, being told to end runs through every finally
+        signal.signal(number, signal.default_int_handler)
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(0)
+
+
+@app.command()
+def install(home: HomeOption = HOME) -> None:
+    """Install SGLang for CPU into an environment of its own, if it is not there yet."""
+    console = Console()
+    _guard(console, lambda: ensure_installed(home, console.print))
+
+
+@app.command()
+def run(
+    *,
+    engine: EngineOption = REAL,
+    venv: VenvOption = None,
+    home: HomeOption = HOME,
+    arms: Annotated[
+        str, typer.Option(help="Arms, in order: uncontrolled, fixed:N, concur[:alpha=2,...].")
+    ] = "uncontrolled,fixed:8,concur",
+    repeats: Annotated[int, typer.Option(min=1, help="Times each arm runs, interleaved.")] = 3,
+    seed: Annotated[int, typer.Option(help="The same seed is the same work.")] = 0,
+    agents: Annotated[int, typer.Option(help="Agents in the batch.")] = 24,
+    speedup: SpeedupOption = 1.0,
+    predict: Annotated[bool, typer.Option(help="Fit the emulator to the engine, and compare what it says.")] = True,
+    record: Annotated[Path | None, typer.Option(help="Record to write; by default a new one in runs/.")] = None,
+) -> None:
+    """Run every arm on the engine, and on the emulator fitted to it."""
+    console = Console()
+    path = record or _new_path()
+
+    def work() -> None:
+        workload, parsed = Workload(agents=agents, seed=seed), parse_arms(arms)
+        choice = EngineChoice(name=engine, venv=venv, home=home, speedup=speedup)
+        if choice.needs_install:
+            ensure_installed(home, console.print)
+
+        async def measure() -> Bench:
+            async with choice.open() as running:
+                bench = Bench(new_record(running, workload, parsed, repeats), path, console)
+                if predict:
+                    await bench.fit(running)
+                await bench.run(running)
+                return bench
+
+        bench = _run(measure())
+        if predict:
+            _run(bench.predict(speedup))
+
+    _guard(console, work, path)
+
+
+@app.command()
+def fit(
+    record: RecordArgument,
+    *,
+    engine: EngineOption = REAL,
+    venv: VenvOption = None,
+    home: HomeOption = HOME,
+    speedup: SpeedupOption = 1.0,
+) -> None:
+    """Calibrate on the engine again, and put the fitted cost model into the record."""
+    console = Console()
+
+    def work() -> None:
+        choice = EngineChoice(name=engine, venv=venv, home=home, speedup=speedup)
+        found = Record.load(record)
+        if choice.needs_install:
+            ensure_installed(home, console.print)
+
+        async def measure() -> None:
+            async with choice.open() as running:
+                await Bench(found, record, console).fit(running)
+
+        _run(measure())
+
+    _guard(console, work)
+
+
+@app.command()
+def predict(record: RecordArgument, *, speedup: SpeedupOption = 1.0) -> None:
+    """Run the record's arms on the emulator with the record's cost model, and compare."""
+    console = Console()
+    _guard(console, lambda: _run(Bench(Record.load(record), record, console).predict(speedup)), record)
+
+
+@app.command()
+def report(record: RecordArgument) -> None:
+    """Print the record as a Markdown table."""
+    _guard(Console(), lambda: sys.stdout.write(markdown(Record.load(record))))
+
+
+def _guard(console: Console, work: Callable[[], Any], path: Path | None = None) -> None:
+    """Do the work; say what went wrong; show what there is in the record at ``path``, however it ended."""
+    code = 0
+    try:
+        work()
+    except (EngineError, OSError, ValueError) as error:
+        console.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        code = 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        console.print("[yellow]interrupted[/]")
+        code = INTERRUPTED
+    if path is not None and path.exists():
+        console.print(render(Record.load(path)))
+        console.print(f"[dim]record: {path}[/]", highlight=False)
+    if code:
+        raise typer.Exit(code)
+
+
+def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Have SIGTERM and SIGHUP end the work as Ctrl-C does: with the server ended and what was measured kept."""
+
+    async def interruptible() -> _Result:
+        task = asyncio.ensure_future(work)
+        for number in ENDED_BY:
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
+    return asyncio.run(interruptible())
+
+
+def _new_path() -> Path:
+    return Path("runs") / f"real-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}.json"

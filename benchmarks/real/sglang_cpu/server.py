@@ -1,0 +1,105 @@
+"""Real SGLang on a CPU: one core for its forward passes, a pool of 16,000 tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.real.engine import Engine, connect
+from benchmarks.real.process import serve
+from benchmarks.real.sglang_cpu.model import SHAPE
+from benchmarks.real.wire import EngineError, call
+
+__all__ = ["FLAGS", "sglang_cpu"]
+
+SHIMS = Path(__file__).parent / "shims"
+START_S = 300.0
+"""24 to 116 s have been seen, most of it imports."""
+
+FLAGS = {
+    # No GPU: attention and sampling in plain torch, float32 because CPUs are slow at anything shorter, and nothing
+    # that needs CUDA graphs or a second stream.
+    "--device": "cpu",
+    "--attention-backend": "torch_native",
+    "--sampling-backend": "pytorch",
+    "--dtype": "float32",
+    "--disable-cuda-graph": None,
+    "--disable-overlap-schedule": None,
+    # Weights are random, so there is no file to load; the seed makes them, and so the replies, the same every time.
+    "--load-format": "dummy",
+    "--random-seed": "0",
+    # The benchmark: a pool that 24 agents overfill, and exact prefixes.
+    "--max-total-tokens": "16000",
+    "--context-length": "8192",
+    "--page-size": "1",
+    # What Concur reads. A CPU takes 20 to 80 ms a decode step, so the default of a report every 40 steps would be
+    # older than a tick; a GPU does 40 steps in half a second.
+    "--enable-metrics": None,
+    "--enable-cache-report": None,
+    "--decode-log-interval": "1",
+    # The warm-up would load the model's name as a tokenizer's; the benchmark has its own. An idle engine must not
+    # spin, since the agents share its two cores.
+    "--skip-server-warmup": None,
+    "--sleep-on-idle": None,
+}
+
+ENVIRONMENT = {
+    "SGLANG_USE_CPU_ENGINE": "1",
+    # One thread is several times faster than two on a small machine: the matrices are so small that the threads
+    # mostly wait for each other, and for the processes of server and agents.
+    "OMP_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+}
+
+
+@contextlib.asynccontextmanager
+async def sglang_cpu(python: Path, model: Path, log: Path) -> AsyncIterator[Engine]:
+    """A server of its own, ended with all its processes when the block is left.
+
+    Args:
+        python: interpreter of the environment that has SGLang.
+        model: folder that ``model.py`` wrote.
+        log: file for what the server prints.
+
+    Raises:
+        EngineError: it cannot be started.
+    """
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    flags = [part for flag, value in FLAGS.items() for part in (flag, value) if part is not None]
+    command = [str(python), "-m", "sglang.launch_server", "--model-path", str(model), "--served-model-name", "words"]
+    async with serve(
+        [*command, "--host", "127.0.0.1", "--port", str(port), *flags],
+        environment=_environment(),
+        log=log,
+        ready=lambda: _ready(url),
+        start_s=START_S,
+    ) as server:
+        engine = await connect(url)
+        yield replace(engine, about={"flags": flags, "model": dict(SHAPE)}, session=server.sid, check=server.check)
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SGLANG_", "VIRTUAL_"))}
+    return {**kept, **ENVIRONMENT, "PYTHONPATH": str(SHIMS), "PYTHONUNBUFFERED": "1"}
+
+
+def _ready(url: str) -> bool:
+    """``/health`` generates a token, so it says that all of the server works, not just its front."""
+    try:
+        return call("GET", f"{url}/health", timeout_s=30.0)[0] == 200
+    except EngineError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,102 @@
+"""What one run is: every choice that changes its figures, checked where it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, TypeAdapter
+
+__all__ = ["EMBEDDED", "RunConfig"]
+
+EMBEDDED = "embedded"
+REPLIES = ("scripted", "model")
+MIN_TICK_S = 0.1
+"""A poll takes 2 to 8 ms, much of it under our GIL, and must be answered within 0.8 ticks: by an emulator that shares
+two cores with the agents' commands, that needs some 50 ms to spare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """One run of the benchmark.
+
+    Raises:
+        ValueError: a field is out of range; the message names it and its value.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
+
+    agents: int = 32
+    """Agents in the batch, all started at once. At least 1."""
+    arms: tuple[str, ...] = ("uncontrolled", "fixed:8", "concur")
+    """Arms in the order they run; see ``arms.py``."""
+    engine: str = EMBEDDED
+    """``embedded`` starts the emulator afresh for each arm; else the http(s) URL of a running engine."""
+    seed: int = 0
+    """Chooses tasks, their order and each agent's replies. The same in every arm and repeat."""
+    repeats: int = 1
+    """Times each arm runs, interleaved. At least 1."""
+    tasks: tuple[str, ...] = ()
+    """Only these task ids; empty takes all."""
+    replies: str = "scripted"
+    """``scripted``: a seeded solver's, played by the emulator, or said over the work of any other engine.
+    ``model``: the model of the engine answers for itself."""
+    preset: str = "laptop"
+    """Cost model of the embedded engine."""
+    speedup: float = 10.0
+    """Engine seconds in one wall second (embedded engine). Above 0; an engine elsewhere runs at 1."""
+    pool_tokens: int = 32_000
+    """KV pool of the embedded engine, in tokens. At least 1."""
+    command_timeout_s: float = 60.0
+    """Wall seconds until a command of an agent is killed. Above 0."""
+    max_steps: int = 60
+    """Generations after which an agent is stopped, and recorded as failed. At least 1."""
+
+    def __post_init__(self) -> None:
+        for name in ("agents", "repeats", "pool_tokens", "max_steps"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        for name in ("speedup", "command_timeout_s"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be above 0, not {value}")
+        if not self.arms:
+            raise ValueError("arms must name at least one arm")
+        if self.replies not in REPLIES:
+            raise ValueError(f"replies must be one of {', '.join(REPLIES)}, not {self.replies!r}")
+        if not self.embedded and not self.engine.startswith(("http://", "https://")):
+            raise ValueError(f"engine must be {EMBEDDED!r} or an http(s) URL, not {self.engine!r}")
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the run starts its own engine."""
+        return self.engine == EMBEDDED
+
+    @property
+    def clock_rate(self) -> float:
+        """Engine seconds in one wall second."""
+        return self.speedup if self.embedded else 1.0
+
+    @property
+    def tick_s(self) -> float:
+        """The controller's tick in wall seconds: one engine second, so that the law sees what it would at speed 1."""
+        return max(MIN_TICK_S, 1.0 / self.clock_rate)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; :meth:`from_json` reads it back."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> RunConfig:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: unknown fields (a run of another version) or values out of range.
+        """
+        return _CONFIG.validate_json(json.dumps(data))
+
+
+_CONFIG = TypeAdapter(RunConfig)

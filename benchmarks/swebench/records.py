@@ -1,0 +1,253 @@
+"""What a run leaves on disk: one JSON file per agent, and per arm a timeline and a closing note.
+
+::
+
+    RUN/run.json                       config, tasks, versions
+    RUN/arms/fixed-8/1/agents/*.json   one record per agent, written when it ends (arm, repeat)
+    RUN/arms/fixed-8/1/timeline.jsonl  one line per sample while the arm runs
+    RUN/arms/fixed-8/1/arm.json        written when the arm is over; missing when it was interrupted
+    RUN/summary.json  RUN/timeline.png made from the above, again at any time by ``report``
+
+Each file is whole or absent (written beside, then renamed), except the timeline, whose last line may be torn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TextIO
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+__all__ = [
+    "AgentRecord",
+    "ArmFolder",
+    "RecordError",
+    "RunFolder",
+    "StepRecord",
+    "TimelinePoint",
+    "append_point",
+    "read_json",
+    "write_json",
+]
+
+
+class RecordError(Exception):
+    """A run folder, or a file in it, is not what a run writes. The message names the path."""
+
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+"""A file of another version is refused, not guessed at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One generation and the tools it called. Seconds are wall seconds; tokens are unknown (None) if not reported."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    started_s: float
+    """When the agent asked for a seat, from the start of the arm."""
+    wait_s: float | None = None
+    """Waiting for the seat; None when the agent was stopped while it waited."""
+    generation_s: float | None = None
+    """From the request to its reply."""
+    tool_s: float | None = None
+    """In the tools this generation called, added up; None when it called none."""
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @property
+    def context_tokens(self) -> int | None:
+        """Tokens of the agent's context after the step."""
+        if self.prompt_tokens is None or self.output_tokens is None:
+            return None
+        return self.prompt_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRecord:
+    """How one agent fared in one arm."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    agent_id: str
+    task_id: str
+    seed: int
+    outcome: str
+    """``completed``, ``failed`` or ``cancelled``."""
+    error: str | None = None
+    """Type and message of what ended it, when that was an error."""
+    by_concur: bool = False
+    """Whether Concur itself ended it (then the agent counts as lost)."""
+    resolved: bool | None = None
+    """Whether the task's tests pass on what it left; None when they could not be run."""
+    test_exit_code: int | None = None
+    commands: int = 0
+    """Commands it ran in its sandbox."""
+    commands_failed: int = 0
+    """Of these, ended with another exit code than 0 or killed."""
+    started_s: float
+    ended_s: float
+    """Wall seconds from the start of the arm."""
+    steps: tuple[StepRecord, ...] = ()
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds spent waiting for seats."""
+        return sum(step.wait_s or 0.0 for step in self.steps)
+
+    @property
+    def recomputed_tokens(self) -> int | None:
+        """Tokens that were in context after one step and had to be prefilled again in the next; None if unreported."""
+        total, known, context = 0, False, 0
+        for step in self.steps:
+            if step.prompt_tokens is not None and step.cached_tokens is not None:
+                known = True
+                total += max(0, min(context, step.prompt_tokens) - step.cached_tokens)
+            context = step.context_tokens or context
+        return total if known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelinePoint:
+    """One moment of an arm. Usages are shares of the pool; hits and queries are the engine's totals so far."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    at_s: float
+    window: float | None
+    """Agents; None when unlimited."""
+    seated: int
+    generating: int
+    waiting: int
+    """Queued for a seat, new or returning."""
+    finished: int
+    pinned_usage: float | None = None
+    occupied_usage: float | None = None
+    hit_tokens: float | None = None
+    query_tokens: float | None = None
+    running: int | None = None
+    queued: int | None = None
+    problem: str | None = None
+
+
+_AGENT = TypeAdapter(AgentRecord)
+_POINT = TypeAdapter(TimelinePoint)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmFolder:
+    """One arm in one repeat."""
+
+    path: Path
+
+    def create(self) -> None:
+        """Make the folder."""
+        (self.path / "agents").mkdir(parents=True)
+
+    def write_agent(self, record: AgentRecord) -> None:
+        """Write one agent's record, whole or not at all."""
+        write_json(self.path / "agents" / f"{record.agent_id}.json", asdict(record))
+
+    def agents(self) -> tuple[AgentRecord, ...]:
+        """Every record written so far, by agent id. Raises RecordError for a file that is none."""
+        found = []
+        for path in sorted((self.path / "agents").glob("*.json")):
+            try:
+                found.append(_AGENT.validate_json(path.read_bytes()))
+            except (OSError, ValidationError) as error:
+                raise RecordError(f"{path}: {error}") from None
+        return tuple(found)
+
+    def open_timeline(self) -> TextIO:
+        """For :meth:`append_point`; line-buffered, so that a killed run leaves what it saw."""
+        return (self.path / "timeline.jsonl").open("a", buffering=1, encoding="utf-8")
+
+    def timeline(self) -> tuple[TimelinePoint, ...]:
+        """The samples; a torn last line is left out."""
+        path = self.path / "timeline.jsonl"
+        return tuple(_points(path)) if path.exists() else ()
+
+    def write_closing(self, closing: Mapping[str, Any]) -> None:
+        """Note that the arm is over, with what only its end knows."""
+        write_json(self.path / "arm.json", closing)
+
+    def closing(self) -> dict[str, Any] | None:
+        """What :meth:`write_closing` noted, or None when the arm did not get to its end."""
+        path = self.path / "arm.json"
+        return read_json(path) if path.exists() else None
+
+
+def append_point(stream: TextIO, point: TimelinePoint) -> None:
+    """Write one sample as one line."""
+    stream.write(json.dumps(asdict(point)) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run. Raises RecordError when it is none."""
+        if not (path / "run.json").is_file():
+            raise RecordError(f"{path} is no run folder: it has no run.json")
+        return cls(path)
+
+    @classmethod
+    def create(cls, path: Path, about: Mapping[str, Any]) -> RunFolder:
+        """A new run. Raises RecordError when ``path`` holds something already."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RecordError(f"{path} exists and is not empty: choose another --out")
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "run.json", about)
+        return cls(path)
+
+    def about(self) -> dict[str, Any]:
+        """What :meth:`create` wrote."""
+        return read_json(self.path / "run.json")
+
+    def arm(self, name: str, repeat: int) -> ArmFolder:
+        """The folder of an arm's ``repeat``-th run, counted from 1; it need not exist yet."""
+        return ArmFolder(self.path / "arms" / _slug(name) / str(repeat))
+
+
+def _slug(name: str) -> str:
+    """An arm's name as a file name: ``fixed:8`` is ``fixed-8``."""
+    return "".join(char if char.isalnum() or char in "._=" else "-" for char in name)
+
+
+def _points(path: Path) -> Iterator[TimelinePoint]:
+    lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            yield _POINT.validate_json(line)
+        except ValidationError as error:
+            if number == len(lines):
+                return  # the run was killed while it wrote this line
+            raise RecordError(f"{path}:{number}: {error}") from None
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write ``data`` to ``path``, whole or not at all. Refuses NaN and infinity, which are no JSON."""
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(beside, path)  # noqa: PTH105  # the atomic one, by its usual name
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises RecordError that names ``path``."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path}: {error}") from None
+    if not isinstance(data, dict):
+        raise RecordError(f"{path}: a JSON object was expected, not {type(data).__name__}")
+    return data

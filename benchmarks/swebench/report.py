@@ -1,0 +1,138 @@
+"""What a person reads at the end: a table, and under it what it was measured on and what to be wary of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.swebench.plot import draw
+from benchmarks.swebench.records import RunFolder, write_json
+from benchmarks.swebench.summary import summarise
+
+__all__ = ["public_summary", "render", "report"]
+
+BUSY_CORE = 0.8
+"""Share of one core: an event loop above it makes its agents wait for each other."""
+BUSY_MACHINE = 0.9
+"""Share of all cores: above it harness, commands and engine wait for each other."""
+
+
+def report(folder: RunFolder, console: Console) -> dict[str, Any]:
+    """Make ``summary.json`` and the picture from the records, print the table, and return the summary."""
+    summary = summarise(folder)
+    write_json(folder.path / "summary.json", summary)
+    picture = draw(folder, summary, folder.path / "timeline.png")
+    console.print(render(summary))
+    if picture is not None:
+        console.print(f"[dim]Records and picture: {folder.path}/ ({picture.name})[/]", highlight=False)
+    return summary
+
+
+def public_summary(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The summary without what names a machine: what may be kept in the project."""
+    kept = {name: value for name, value in summary.items() if name not in ("folder", "command")}
+    config = dict(summary["config"])
+    config["engine"] = "embedded" if config["engine"] == "embedded" else "url"
+    return {**kept, "config": config}
+
+
+def render(summary: Mapping[str, Any]) -> Group:
+    """The table and its notes."""
+    table = Table(box=None, pad_edge=False, header_style="bold")  # 80 columns hold it
+    table.add_column("arm", overflow="fold")
+    for heading in ("makespan", "speed-up", "hit rate", "recomputed\ntokens", "resolved", "agents", "lost"):
+        table.add_column(heading, justify="right", vertical="top")
+    for name, arm in summary["arms"].items():
+        table.add_row(*_row(name, arm))
+    return Group("", table, "", *(Text(note, style=style) for note, style in _notes(summary)))
+
+
+def _row(name: str, arm: Mapping[str, Any]) -> list[str]:
+    lost = str(arm["lost"]) if not arm["lost"] else f"[bold red]{arm['lost']}[/]"
+    return [
+        name if arm["complete"] else f"{name}\n[yellow](interrupted)[/]",
+        _format(arm["makespan_s"], "{:.1f} s"),
+        _spread(arm["speedup"]),
+        _format(arm["hit_rate"], "{:.1%}"),
+        _format(arm["recomputed_tokens"], "{:,}"),
+        str(arm["resolved"]),
+        str(arm["agents"]),
+        lost,
+    ]
+
+
+def _format(value: float | None, form: str) -> str:
+    return "?" if value is None else form.format(value)
+
+
+def _spread(speedup: Mapping[str, float] | None) -> str:
+    if speedup is None:
+        return "?"
+    if speedup["min"] == speedup["max"]:
+        return f"{speedup['median']:.2f}x"
+    return f"{speedup['median']:.2f}x\n{speedup['min']:.2f}..{speedup['max']:.2f}"
+
+
+def _notes(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    config, arms = summary["config"], summary["arms"]
+    if not arms:
+        yield "No arm has begun: there is nothing to report.", "yellow"
+        return
+    yield _workload(summary), "dim"
+    yield _engine(summary), "dim"
+    if config["repeats"] > 1:
+        yield f"Medians of {config['repeats']} interleaved repeats; speed-up: median, and lowest..highest.", "dim"
+    for name, arm in arms.items():
+        if arm["failed"]:
+            yield f"{name}: {arm['failed']} agents failed; their records say why.", "yellow"
+        if busy := _busy(arm, summary["cpus"]):
+            yield f"{name}: {busy}, and may have set the pace instead of the engine.", "yellow"
+    if not summary["complete"]:
+        yield "The run was interrupted: interrupted arms show what there is, and nothing is compared to them.", "yellow"
+    if summary["same_resolved"] is False:
+        yield "The arms did not resolve the same tasks.", "yellow"
+
+
+def _busy(arm: Mapping[str, Any], cpus: int) -> str | None:
+    """What of our own work had no room to spare; None when it all had, or that is unknown."""
+    own, commands, engine = (arm.get(f"{name}_cpu_s") or 0.0 for name in ("harness", "commands", "engine"))
+    if not arm["makespan_s"]:
+        return None
+    if own / arm["makespan_s"] > BUSY_CORE:
+        return f"the process of the agents kept {own / arm['makespan_s']:.0%} of a core busy"
+    share = (own + commands + engine) / arm["makespan_s"] / cpus
+    return f"all {cpus} cores were {share:.0%} busy" if share > BUSY_MACHINE else None
+
+
+def _workload(summary: Mapping[str, Any]) -> str:
+    arms = summary["arms"]
+    first = arms.get("uncontrolled") or next(iter(arms.values()))
+    text = (
+        f"{first['agents']} agents on {len(summary['tasks'])} tasks, {first['steps']} generations, "
+        f"{first['prompt_tokens']:,} prompt tokens, seed {summary['config']['seed']}."
+    )
+    if first.get("capacity_tokens"):
+        share = first["peak_context_tokens"] / first["capacity_tokens"]
+        text += f" At the peak their contexts would fill the pool {share:.1f} times."
+    return text
+
+
+def _engine(summary: Mapping[str, Any]) -> str:
+    config = summary["config"]
+    if config["engine"] != "embedded":
+        return "Engine: one that was running already. Makespan in wall seconds."
+    return (
+        f"Engine: emulator, preset {config['preset']}, pool of {config['pool_tokens']:,} tokens, its clock "
+        f"{config['speedup']:g}x as fast as the wall clock. Makespan in wall seconds; commands really run, at theirs."
+    )
+
+
+def write_public(summary: Mapping[str, Any], path: Path) -> None:
+    """Write :func:`public_summary` to ``path``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, public_summary(summary))

@@ -1,0 +1,188 @@
+"""Runs one bwrap command line: output with a cap, a timeout, and nothing alive afterwards.
+
+How the end is made certain: bwrap tells the host's pid of its namespace's first process on a pipe. Whatever ends the
+run (exit, timeout, flood, cancel), that process is killed through a pidfd, the kernel then kills everything else in
+the pid namespace, and the pidfd turns readable only when all of it is dead. ``--die-with-parent`` remains for the
+case that this process itself is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Literal
+
+from benchmarks.swebench.sandbox.base import CommandResult, Limits, SandboxError
+from benchmarks.swebench.sandbox.finishing import finish
+
+__all__ = ["HOST_ENVIRONMENT", "STATUS_FD", "run_contained"]
+
+STATUS_FD = "{status_fd}"
+"""Stands in an argument list for the number of the pipe that bwrap writes its status to."""
+HOST_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+"""All that the sandbox's programs are started with: inside, ``/proc/1/environ`` shows it."""
+START_TIMEOUT_S = 60.0
+"""For bwrap's first sign of life. 64 starting at once on 2 cores take 2 to 3 s."""
+CHUNK_BYTES = 65_536
+"""What a pipe holds."""
+
+_Reason = Literal["timeout", "flood", "cancel"]
+
+
+async def run_contained(
+    argv: Sequence[str | bytes],
+    *,
+    timeout: float,  # noqa: ASYNC109 - of the command
+    limits: Limits,
+) -> CommandResult:
+    """Run ``argv``, which is bwrap (or execs it) with ``--json-status-fd`` :data:`STATUS_FD`.
+
+    Args:
+        argv: program and arguments.
+        timeout: wall seconds from the sandbox being up.
+        limits: its output caps are enforced here; the others are the command line's.
+
+    Raises:
+        SandboxError: bwrap could not be started, or could not set the sandbox up.
+    """
+    run = _Run(limits)
+    return await finish(run.run(argv, timeout_s=timeout), on_cancel=lambda: run.kill("cancel"))
+
+
+class _Output:
+    """The first and the last half of what was read."""
+
+    def __init__(self, kept_bytes: int) -> None:
+        self._half = kept_bytes // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+
+    def add(self, chunk: bytes) -> None:
+        self.total += len(chunk)
+        room = self._half - len(self._head)
+        self._head += chunk[:room]
+        self._tail += chunk[room:]
+        del self._tail[: -self._half]
+
+    @property
+    def left_out(self) -> int:
+        return self.total - len(self._head) - len(self._tail)
+
+    def text(self) -> str:
+        if not self.left_out:
+            return (self._head + self._tail).decode(errors="replace")
+        head, tail = (part.decode(errors="replace") for part in (self._head, self._tail))
+        return f"{head}\n[... {self.left_out} bytes left out ...]\n{tail}"
+
+
+class _Run:
+    """One command, from its start to the certainty that nothing of it lives."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._output = _Output(limits.kept_output_bytes)
+        self._reason: _Reason | None = None
+        self._first: int | None = None  # pidfd of the namespace's first process
+
+    def kill(self, reason: _Reason) -> None:
+        """Kill the tree now, or as soon as there is one. The first reason stands."""
+        self._reason = self._reason or reason
+        self._kill_first()
+
+    def _kill_first(self) -> None:
+        if self._first is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
+
+    async def run(self, argv: Sequence[str | bytes], *, timeout_s: float) -> CommandResult:
+        read_fd, write_fd = os.pipe()
+        status = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(status), os.fdopen(read_fd, "rb")
+        )
+        try:
+            try:
+                process = await self._spawn(argv, write_fd)
+            finally:
+                os.close(write_fd)
+            return await self._follow(process, status, timeout_s)
+        finally:
+            transport.close()
+            if self._first is not None:
+                self._kill_first()  # only a loop that shuts down comes here with it alive
+                os.close(self._first)
+                self._first = None
+
+    async def _spawn(self, argv: Sequence[str | bytes], write_fd: int) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *(str(write_fd) if argument == STATUS_FD else argument for argument in argv),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=(write_fd,),
+                env=HOST_ENVIRONMENT,
+                start_new_session=True,  # a Ctrl-C at the terminal is ours to handle, not theirs
+            )
+        except OSError as error:
+            raise SandboxError(f"cannot start {argv[0]!r}: {error}") from error
+
+    async def _follow(
+        self, process: asyncio.subprocess.Process, status: asyncio.StreamReader, timeout_s: float
+    ) -> CommandResult:
+        reading = asyncio.create_task(self._read(process))
+        await self._find_first(process, status)
+        if self._reason is not None:
+            self._kill_first()
+        started = time.monotonic()
+        timer = asyncio.get_running_loop().call_later(timeout_s, self.kill, "timeout")
+        code = await process.wait()
+        timer.cancel()
+        seconds = time.monotonic() - started
+        self._kill_first()  # what the command left running
+        await self._first_is_dead()
+        await reading
+        if self._reason is None and b"exit-code" not in await status.read():
+            raise SandboxError(f"the sandbox did not start (status {code}): {self._output.text().strip()}")
+        return CommandResult(
+            exit_code=None if self._reason else code,
+            output=self._output.text(),
+            timed_out=self._reason == "timeout",
+            truncated=self._reason == "flood" or self._output.left_out > 0,
+            seconds=seconds,
+        )
+
+    async def _find_first(self, process: asyncio.subprocess.Process, status: asyncio.StreamReader) -> None:
+        try:
+            line = await asyncio.wait_for(status.readline(), START_TIMEOUT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise SandboxError(f"bwrap gave no sign of life in {START_TIMEOUT_S:g} s") from None
+        if line:  # else bwrap ended before it had a namespace; its exit tells
+            with suppress(ProcessLookupError):
+                self._first = os.pidfd_open(json.loads(line)["child-pid"])
+
+    async def _first_is_dead(self) -> None:
+        if self._first is None:
+            return
+        loop = asyncio.get_running_loop()
+        dead = asyncio.Event()
+        loop.add_reader(self._first, dead.set)
+        try:
+            await dead.wait()
+        finally:
+            loop.remove_reader(self._first)
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None  # noqa: S101 - it is a PIPE; for the type checker
+        while chunk := await process.stdout.read(CHUNK_BYTES):
+            self._output.add(chunk)
+            if self._output.total > self._limits.read_output_bytes:
+                self.kill("flood")

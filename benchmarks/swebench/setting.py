@@ -1,0 +1,103 @@
+"""What an arm runs in and must not share with another: engine, scripts, workspaces and sandboxes, all warmed up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from benchmarks.swebench.agents import AgentPlan, Recorder, run_agent
+from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.engine import Engine, open_engine
+from benchmarks.swebench.replay import Script
+from benchmarks.swebench.sandbox import Sandbox, Sandboxes
+from benchmarks.swebench.solver import scripted_replies
+from concur_agents import Controller, Uncontrolled
+from concur_agents.engines import SGLang
+
+__all__ = ["Setting", "open_setting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One arm's surroundings."""
+
+    engine: Engine
+    model: ChatOpenAI
+    sandboxes: dict[AgentPlan, Sandbox | Exception]
+    """An exception where a sandbox could not be opened: that agent fails, the others go on."""
+    replies: dict[AgentPlan, Script]
+    """Of the agents whose scripts the engine does not play itself."""
+
+
+@contextlib.asynccontextmanager
+async def open_setting(
+    config: RunConfig, plans: Sequence[AgentPlan], sandboxes: Sandboxes, log: Path
+) -> AsyncIterator[Setting]:
+    """Engine, scripts and sandboxes for ``plans``; all gone when the block is left.
+
+    Args:
+        config: which engine.
+        plans: the batch.
+        sandboxes: opens the sandboxes; those opened here are closed here.
+        log: file for what the embedded engine prints.
+
+    Raises:
+        EngineError: the engine cannot be started, reached or prepared.
+    """
+    async with open_engine(config, log) as engine, contextlib.AsyncExitStack() as stack:
+        model = ChatOpenAI(
+            model=engine.model,
+            base_url=f"{engine.url}/v1",
+            api_key=SecretStr(os.environ.get("OPENAI_API_KEY", "none")),
+            timeout=None,  # an agent that is queued in the engine waits; giving up would load it once more
+        )
+        replies: dict[AgentPlan, Script] = {}
+        opened: dict[AgentPlan, Sandbox | Exception] = {}
+        for plan in plans:
+            if config.replies == "scripted":
+                script = scripted_replies(plan.task, seed=plan.seed)
+                if not await engine.register(plan.agent_id, script):
+                    replies[plan] = script
+            try:
+                opened[plan] = await _open(stack, sandboxes, plan.task.workspace)
+            except Exception as error:  # noqa: BLE001 - one broken workspace must not stop the batch
+                opened[plan] = error
+        setting = Setting(engine, model, opened, replies)
+        with tempfile.TemporaryDirectory() as empty:
+            await _warm_up(setting, config, await _open(stack, sandboxes, Path(empty)))
+        yield setting
+
+
+async def _open(stack: contextlib.AsyncExitStack, sandboxes: Sandboxes, workspace: Path) -> Sandbox:
+    sandbox = await sandboxes.open(workspace)
+    stack.push_async_callback(sandbox.close)
+    return sandbox
+
+
+async def _warm_up(setting: Setting, config: RunConfig, sandbox: Sandbox) -> None:
+    """Let one agent go all the way, so that imports and first connections are on no arm's clock; then forget it."""
+    plan = AgentPlan("warm-up", replace(next(iter(setting.sandboxes)).task, problem="Warm up."), 0)
+    call = {"name": "bash", "arguments": {"command": "true"}}
+    replies = [
+        {"content": "Warming up.", "tool_calls": [call], "output_tokens": 4},
+        {"content": "Warm.", "tool_calls": [], "output_tokens": 2},
+    ]
+    played = await setting.engine.register(plan.agent_id, replies)
+    async with Controller(SGLang(setting.engine.url), law=Uncontrolled(), tick=config.tick_s) as controller:
+        await run_agent(
+            Recorder(plan, time.monotonic, config.max_steps),
+            model=setting.model,
+            controller=controller,
+            sandbox=sandbox,
+            replies=None if played else replies,
+            config=config,
+        )
+    await setting.engine.flush()

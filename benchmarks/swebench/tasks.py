@@ -1,0 +1,67 @@
+"""The tasks of the benchmark: a bug, the place to fix it in, and the command that decides whether it is fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.swebench.edits import Edit
+from benchmarks.swebench.fetch import Fetcher
+from benchmarks.swebench.prepare import Sources, prepare_packages, prepare_workspace, solution_of
+from benchmarks.swebench.specs import SPECS, read_packages, read_specs
+
+__all__ = ["CACHE", "Edit", "Task", "load_tasks"]
+
+CACHE = Path(".cache/swebench")
+"""Where archives and workspaces are kept between runs, from the checkout's root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One bug to fix."""
+
+    task_id: str
+    package: str
+    """Its name on PyPI."""
+    problem: str
+    """What the agent is told: an issue, as its reporter would write it."""
+    test_command: str
+    """Run in the workspace; exit status 0 means resolved."""
+    workspace: Path
+    """Template folder: copied for each agent, never run in."""
+    packages: Path
+    """What tests import beside workspace and standard library (pytest): the same folder for all tasks."""
+    solution: tuple[Edit, ...]
+    """The fix of the release. For the scripted solver only; no agent sees it."""
+
+
+def load_tasks(cache: Path = CACHE, *, specs: Path = SPECS) -> tuple[Task, ...]:
+    """All tasks, by id, ready to be copied. The first call fetches 3 MB; later ones need no network.
+
+    Args:
+        cache: folder for archives and workspaces; made when missing.
+        specs: folder of task specs.
+
+    Raises:
+        FetchError: an archive is neither cached nor to be had; the message names the project.
+        SpecError: a spec file is malformed.
+        EditError: a spec's sources hold no usable fix.
+    """
+    cache = cache.resolve()
+    fetcher = Fetcher(cache / "archives")
+    packages = prepare_packages(read_packages(specs), cache, fetcher)
+    tasks = []
+    for spec in read_specs(specs):
+        sources = Sources(spec, fetcher)
+        tasks.append(
+            Task(
+                task_id=spec.task_id,
+                package=spec.project,
+                problem=spec.problem,
+                test_command=spec.test_command,
+                workspace=prepare_workspace(sources, cache),
+                packages=packages,
+                solution=solution_of(sources),
+            )
+        )
+    return tuple(tasks)

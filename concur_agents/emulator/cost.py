@@ -1,0 +1,84 @@
+"""How long a forward pass takes: a frozen formula of a handful of numbers, loadable from JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+__all__ = ["CostModel"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostModel:
+    """Seconds of one forward pass. All numbers are at least 0 and finite.
+
+    A prefill of ``n`` new tokens behind ``c`` cached ones costs, summed over the batch::
+
+        prefill_base_s + n * prefill_token_s + (n * c + n * n / 2) * prefill_pair_s
+
+    (each new token attends to the cached ones and, on average, half the new ones). ``prefill_floor_s`` bounds it
+    from below: a short prefill still reads all the weights. A decode step of ``b`` sequences holding ``t`` tokens::
+
+        decode_base_s + b * decode_seq_s + t * decode_token_s
+
+    Raises:
+        ValueError: naming the field and its value.
+    """
+
+    prefill_base_s: float = 0.0
+    prefill_token_s: float
+    prefill_pair_s: float = 0.0
+    prefill_floor_s: float = 0.0
+    decode_base_s: float
+    decode_seq_s: float = 0.0
+    decode_token_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ValueError(f"{field.name} must be a number of seconds, got {value!r}")
+            if not math.isfinite(value) or value < 0:
+                raise ValueError(f"{field.name} must be finite and at least 0, got {value}")
+        if self.decode_base_s + self.decode_seq_s <= 0:
+            raise ValueError(f"decode_base_s must be positive where decode_seq_s is 0, got {self.decode_base_s}")
+
+    def prefill_s(self, batch: Iterable[tuple[int, int]]) -> float:
+        """Seconds to prefill a batch of ``(new tokens, tokens already in the cache)``."""
+        total = self.prefill_base_s
+        for new, cached in batch:
+            total += new * self.prefill_token_s + new * (cached + new / 2) * self.prefill_pair_s
+        return max(total, self.prefill_floor_s)
+
+    def decode_s(self, sequences: int, tokens: int) -> float:
+        """Seconds of one decode step of ``sequences`` requests that hold ``tokens`` tokens together."""
+        return self.decode_base_s + sequences * self.decode_seq_s + tokens * self.decode_token_s
+
+    @classmethod
+    def load(cls, path: str | Path) -> CostModel:
+        """Read a model from a JSON object of its fields.
+
+        Raises:
+            ValueError: when the file is not such an object; says which field is wrong.
+            OSError: when it cannot be read.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path}: not JSON: {error}") from error
+        if not isinstance(data, dict):
+            raise ValueError(f"{path}: a cost model is a JSON object, got {type(data).__name__}")
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(set(data) - known):
+            raise ValueError(f"{path}: unknown fields {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write what :meth:`load` reads."""
+        Path(path).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")

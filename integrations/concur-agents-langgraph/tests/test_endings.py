@@ -1,0 +1,249 @@
+"""However a run ends, its agent ends exactly once, with the right outcome, and holds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from typing import Any
+
+import pytest
+from concur_agents_langgraph import ConcurMiddleware, add_concur, session_headers, wrap
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import interrupt
+
+from concur_agents import AgentEventKind, Controller, Outcome
+from concur_agents.testing import AdapterContract, Ending
+
+HELLO: Any = {"messages": [("user", "hello")]}
+TOO_LONG: Any = {"messages": [("user", "word " * 40_000)]}  # beyond the emulated pool: HTTP 400
+
+
+def on(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}}
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@tool
+def ask_person(text: str) -> str:
+    """Ask."""
+    return str(interrupt(text))
+
+
+@tool
+def broken(text: str) -> str:
+    """Raise."""
+    raise ArithmeticError(text)
+
+
+class RaisesAfterTheModel(AgentMiddleware):
+    def after_model(self, state: Any, runtime: Any) -> None:
+        raise ArithmeticError("another middleware")
+
+
+async def queued(controller: Controller) -> None:
+    """Until somebody waits for a seat, which is no event."""
+    while controller.stats().population.waiting == 0:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+class Contract(AdapterContract):
+    """The shipped contract, for whatever ``build`` makes."""
+
+    @pytest.fixture(autouse=True)
+    def _use(self, engine: Any) -> None:
+        self.engine = engine
+
+    def build(self, controller: Controller, model: Any, *tools: Any) -> Any:
+        raise NotImplementedError
+
+    async def run(self, controller: Controller, ending: Ending) -> None:
+        async with self.engine.model() as model:
+            await self.run_on(model, controller, ending)
+
+    async def run_on(self, model: Any, controller: Controller, ending: Ending) -> None:
+        in_tool = asyncio.Event()
+
+        @tool
+        async def wait(text: str) -> str:
+            """Wait for ever."""
+            in_tool.set()
+            return await asyncio.Event().wait() or text
+
+        name = {Ending.TOOL_ERROR: "broken", Ending.CANCEL_IN_TOOL: "wait"}.get(ending, "echo")
+        self.engine.script("contract", [(name, {"text": "hi"})], "done")
+        events = controller.events()
+        agent = self.build(controller, model, echo, broken, wait)
+        if ending is Ending.CANCEL_GENERATING:
+            self.engine.hang()
+        run = asyncio.create_task(agent.ainvoke(TOO_LONG if ending is Ending.MODEL_ERROR else HELLO, on("contract")))
+        if ending is Ending.CANCEL_GENERATING:
+            await anext(event async for event in events if event.kind is AgentEventKind.ADMITTED)
+        elif ending is Ending.CANCEL_IN_TOOL:
+            await in_tool.wait()
+        elif ending is Ending.CANCEL_QUEUED:
+            await queued(controller)
+        if str(ending).startswith("cancel"):
+            run.cancel()
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            await run
+        self.engine.go_on()
+
+
+class TestCreateAgent(Contract):
+    def build(self, controller: Controller, model: Any, *tools: Any) -> Any:
+        return wrap(create_agent(model, tools, middleware=[ConcurMiddleware(controller)]), controller)
+
+
+class TestStateGraph(Contract):
+    def build(self, controller: Controller, model: Any, *tools: Any) -> Any:
+        with_tools = model.bind_tools(tools)
+
+        async def call_model(state: MessagesState) -> Any:
+            return {"messages": await with_tools.ainvoke(state["messages"], extra_headers=session_headers())}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("model", call_model)
+        graph.add_node("tools", ToolNode(tools))
+        graph.add_edge(START, "model")
+        graph.add_conditional_edges("model", tools_condition)
+        graph.add_edge("tools", "model")
+        return add_concur(graph, controller)
+
+
+# The rest of the nine ways, and the same ways by sync runs; each agent is called "t" and says what its script says.
+
+
+async def test_error_of_another_middleware_fails_the_agent(world: Any, make_agent: Any) -> None:
+    agent = make_agent(world, middleware=(RaisesAfterTheModel(),))
+    with pytest.raises(ArithmeticError, match="another middleware"):
+        await agent.ainvoke(HELLO, on("t"))
+    assert (world.left(), world.seated) == ({}, 0)
+    assert world.lives() == {"t": ["admitted", "paused", "failed"]}
+
+
+async def test_recursion_limit_fails_the_agent(world: Any, engine: Any, make_agent: Any) -> None:
+    engine.script("t", *[[("echo", {"text": "again"})]] * 9)
+    with pytest.raises(GraphRecursionError):
+        await make_agent(world, echo).ainvoke(HELLO, {**on("t"), "recursion_limit": 4})
+    assert (world.left(), world.seated) == ({}, 0)
+    assert world.lives()["t"][-1] == "failed"
+
+
+async def test_interrupt_parks_the_agent_and_keeps_it_known(world: Any, engine: Any, make_agent: Any) -> None:
+    engine.script("t", [("ask_person", {"text": "may I?"})], "done")
+    result = await make_agent(world, ask_person, checkpointer=InMemorySaver()).ainvoke(HELLO, on("t"))
+    assert "__interrupt__" in result
+    assert (world.left(), world.seated) == ({"t": "parked"}, 0)
+
+
+async def test_closed_stream_cancels_the_agent(world: Any, engine: Any, make_agent: Any) -> None:
+    engine.script("t", [("echo", {"text": "hi"})], "done")
+    stream = make_agent(world, echo).astream(HELLO, on("t"), stream_mode="updates")
+    await anext(stream)
+    assert world.left() == {"t": "in_tool"}
+    await stream.aclose()
+    assert world.lives() == {"t": ["admitted", "paused", "cancelled"]}
+
+
+async def test_dropped_stream_cancels_the_agent(world: Any, engine: Any, make_agent: Any) -> None:
+    engine.script("t", [("echo", {"text": "hi"})], "done")
+    agent = make_agent(world, echo)
+    async for _ in agent.astream(HELLO, on("t"), stream_mode="updates"):
+        break
+    gc.collect()
+    await world.seen("t", AgentEventKind.FINISHED)
+    assert (world.left(), world.finished) == ({}, {Outcome.CANCELLED: 1})
+
+
+async def test_stream_that_is_never_begun_is_nobody(world: Any, make_agent: Any) -> None:
+    await make_agent(world).astream(HELLO, on("t")).aclose()
+    assert world.lives() == {}
+
+
+async def test_cancel_between_two_chunks_cancels_the_agent(world: Any, engine: Any, make_agent: Any) -> None:
+    engine.script("t", [("echo", {"text": "hi"})], "done")
+    got = asyncio.Event()
+
+    async def consume() -> None:
+        async for _ in make_agent(world, echo).astream(HELLO, on("t"), stream_mode="updates"):
+            got.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(consume())
+    await got.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await world.seen("t", AgentEventKind.FINISHED)
+    assert world.finished == {Outcome.CANCELLED: 1}
+
+
+async def test_cancel_of_a_batch_ends_the_queued_and_the_running(world: Any, engine: Any, make_agent: Any) -> None:
+    engine.hang()
+    batch = asyncio.create_task(make_agent(world).abatch([HELLO] * 5, [on(f"t{i}") for i in range(5)]))
+    await world.seen("t0", AgentEventKind.ADMITTED)
+    batch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await batch  # as soon as the first of them is gone
+    await world.seen("t0", AgentEventKind.FINISHED)
+    engine.go_on()
+    assert (world.left(), world.seated) == ({}, 0)
+    assert world.lives() == {"t0": ["admitted", "paused", "cancelled"]}
+
+
+def test_sync_success(world: Any, engine: Any, make_agent: Any) -> None:
+    engine.script("t", [("echo", {"text": "hi"}), ("echo", {"text": "ho"})], "done")
+    result = make_agent(world, echo).invoke(HELLO, on("t"))
+    assert result["messages"][-1].content == "done"
+    assert world.lives() == {"t": ["admitted", "paused", "resumed", "paused", "completed"]}
+
+
+def test_sync_model_error(world: Any, make_agent: Any) -> None:
+    with pytest.raises(Exception, match=r"400"):
+        make_agent(world).invoke(TOO_LONG, on("t"))
+    assert world.lives() == {"t": ["admitted", "paused", "failed"]}
+
+
+def test_sync_tool_error(world: Any, engine: Any, make_agent: Any) -> None:
+    engine.script("t", [("broken", {"text": "oh"})], "done")
+    with pytest.raises(ArithmeticError):
+        make_agent(world, broken).invoke(HELLO, on("t"))
+    assert world.lives() == {"t": ["admitted", "paused", "failed"]}
+
+
+def test_sync_closed_stream(world: Any, engine: Any, make_agent: Any) -> None:
+    engine.script("t", [("echo", {"text": "hi"})], "done")
+    stream = make_agent(world, echo).stream(HELLO, on("t"), stream_mode="updates")
+    next(stream)
+    stream.close()
+    assert world.lives() == {"t": ["admitted", "paused", "cancelled"]}
+
+
+def test_sync_stream_closed_while_a_thread_of_it_is_queued(world: Any) -> None:
+    """Closing waits for the graph's threads, so it must not wait for the seat that one of them waits for."""
+    world.controller.sync.admit("holder")
+    called = []
+    graph = StateGraph(MessagesState)
+    graph.add_node("quick", lambda state: {})
+    graph.add_node("model", lambda state: called.append("model") or {})
+    graph.add_edge(START, "quick")
+    graph.add_edge(START, "model")
+    stream = add_concur(graph, world.controller, tool_node=()).stream(HELLO, on("t"), stream_mode="updates")
+    assert list(next(stream)) == ["quick"]
+    while world.controller.stats().population.waiting == 0:
+        pass
+    stream.close()
+    assert called == []
+    assert world.left() == {"holder": "generating"}

@@ -1,0 +1,88 @@
+"""Calibration on an engine of known cost, and the fit that must find that cost."""
+
+import pytest
+
+from benchmarks.real.calibrate import DecodePoint, PrefillPoint, calibrate
+from benchmarks.real.engine import Engine, emulated
+from benchmarks.real.fit import fit, least_squares
+from benchmarks.real.wire import EngineError
+
+
+async def test_the_fit_finds_the_cost_of_the_engine_that_was_calibrated(engine, cost):
+    said = []
+    prefill, decode = await calibrate(engine, said.append)
+    found = fit(prefill, decode, engine.scheduling)
+    assert found.prefill_error < 0.01
+    assert found.decode_error < 0.01
+    for name, value in found.cost.items():
+        assert value == pytest.approx(getattr(cost, name), rel=0.05), name
+    assert found.scheduling["max_total_tokens"] == 16_000
+    assert len(said) == 31
+
+
+async def test_calibration_leaves_an_empty_cache_behind(engine):
+    await calibrate(engine, lambda text: None)
+    body = {"input_ids": [list(range(600, 700))], "sampling_params": {"max_new_tokens": 1}}
+    assert (await engine.generate(body))[0]["meta_info"]["cached_tokens"] == 0
+
+
+async def test_a_pool_too_small_for_the_grid_is_said_so(cost):
+    async with emulated({"max_total_tokens": 4000, "context_length": 8192}, cost, speedup=2000.0) as engine:
+        with pytest.raises(EngineError, match="4,000"):
+            await calibrate(engine, lambda text: None)
+
+
+@pytest.mark.parametrize("answer", [None, {}, [{"text": "x"}], [{"meta_info": {"completion_tokens": 4}}]])
+async def test_an_engine_that_does_not_tell_times_is_refused(answer, monkeypatch):
+    async def reply(self, body):
+        return answer
+
+    async def flushed(self):
+        return None
+
+    monkeypatch.setattr(Engine, "generate", reply)
+    monkeypatch.setattr(Engine, "flush", flushed)
+    with pytest.raises(EngineError, match=r"/generate|tokens came"):
+        await calibrate(
+            Engine(url="http://x", name="x", model="x", scheduling={"max_total_tokens": 16_000}), lambda text: None
+        )
+
+
+def test_least_squares_finds_exact_coefficients_of_very_different_size():
+    truth = (0.02, 5e-4, 6e-8)
+    rows = [(1.0, n, n * (c + n / 2)) for n in (30, 300, 3000) for c in (0, 1000, 3000)]
+    seconds = [sum(a * b for a, b in zip(row, truth, strict=True)) for row in rows]
+    assert least_squares(rows, seconds) == pytest.approx(truth, rel=1e-6)
+
+
+def test_no_coefficient_goes_below_zero():
+    rows = [(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]
+    assert least_squares(rows, [3.0, 2.0, 1.0])[1] == 0.0  # the plain solution would fall with the second column
+    assert min(least_squares(rows, [1.0, 2.0, 4.0])) >= 0.0
+
+
+def test_a_column_without_influence_gets_zero():
+    assert least_squares([(1.0, 0.0), (2.0, 0.0)], [3.0, 6.0]) == pytest.approx((3.0, 0.0))
+
+
+def test_relative_errors_count_so_long_passes_do_not_drown_short_ones():
+    # One coefficient, two points that disagree: absolute errors would follow the long one to 1.99.
+    (found,) = least_squares([(1.0,), (10.0,)], [1.0, 20.0])
+    assert 1.0 < found < 1.5
+
+
+@pytest.mark.parametrize(("rows", "seconds"), [([], []), ([(1.0, 1.0)], [1.0]), ([(1.0,), (1.0,)], [1.0, 0.0])])
+def test_too_little_or_impossible_data_is_refused(rows, seconds):
+    with pytest.raises(ValueError, match=r"points|positive"):
+        least_squares(rows, seconds)
+
+
+def test_a_fit_reports_how_far_off_it_is():
+    prefill = [PrefillPoint(shapes=((n, 0),), seconds=0.01 + n * 1e-3) for n in (100, 200, 400)]
+    decode = [
+        DecodePoint(sequences=b, steps=10, tokens=1000, seconds=0.1 * wrong) for b, wrong in ((1, 1), (2, 1), (4, 2))
+    ]
+    found = fit(prefill, decode, {})
+    assert found.prefill_error < 1e-6
+    assert found.decode_error > 0.01
+    assert len(found.points) == 6

@@ -1,0 +1,53 @@
+"""The arms are parsed from one string, and errors name what was wrong in it."""
+
+import pytest
+
+from benchmarks.swebench.arms import parse_arms
+from concur_agents.laws import ConcurLaw, FixedWindow, Uncontrolled
+
+
+def laws(text):
+    return [arm.law for arm in parse_arms(text)]
+
+
+def test_the_default_arms_differ_only_in_their_law():
+    assert laws("uncontrolled,fixed:8,concur") == [Uncontrolled(), FixedWindow(8), ConcurLaw()]
+
+
+def test_parameters_stay_with_their_arm():
+    assert laws("concur:alpha=4,beta=0.3,fixed:2") == [ConcurLaw(alpha=4, beta=0.3), FixedWindow(2)]
+
+
+def test_an_arm_keeps_the_name_it_was_given():
+    assert [arm.name for arm in parse_arms(" fixed:2 , concur:alpha=4,beta=0.3 ")] == [
+        "fixed:2",
+        "concur:alpha=4,beta=0.3",
+    ]
+
+
+def test_a_parsed_name_parses_to_the_same_arms():
+    arms = parse_arms("concur:alpha=4,beta=0.3,fixed:2,uncontrolled")
+    assert parse_arms(",".join(arm.name for arm in arms)) == arms
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no arm given"),
+        (" , ", "no arm given"),
+        ("turbo", "unknown arm 'turbo': choose from concur, fixed, uncontrolled"),
+        ("alpha=4", "unknown arm 'alpha=4'"),
+        ("fixed", "arm 'fixed' needs a number of agents"),
+        ("fixed:many", "arm 'fixed:many' needs a number of agents"),
+        ("fixed:0", "arm 'fixed:0' .*got 0"),
+        ("uncontrolled:3", "arm 'uncontrolled:3' takes no argument"),
+        ("concur:alpha", "arm 'concur:alpha' needs key=number"),
+        ("concur:alpha=big", "arm 'concur:alpha=big' needs key=number"),
+        ("concur:gamma=2", "arm 'concur:gamma=2' has no such parameter: gamma"),
+        ("concur:beta=2", "arm 'concur:beta=2' .*beta.*2"),
+        ("concur,fixed:8,concur", "arm 'concur' is given twice"),
+    ],
+)
+def test_what_cannot_be_read_is_named(text, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        parse_arms(text)

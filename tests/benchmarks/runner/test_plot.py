@@ -1,0 +1,40 @@
+"""The picture shows what was sampled, and gaps where nothing was known."""
+
+import pytest
+
+from benchmarks.swebench.plot import draw, rolling_hit_rate
+from benchmarks.swebench.summary import summarise
+
+
+def test_hit_rate_is_of_the_last_span_only(make_point):
+    totals = [(0, 0), (0, 100), (100, 200), (200, 300)]
+    points = [make_point(float(at), hit_tokens=hits, query_tokens=asked) for at, (hits, asked) in enumerate(totals)]
+    assert rolling_hit_rate(points, 1.0) == [(1.0, 0.0), (2.0, 1.0), (3.0, 1.0)]
+
+
+def test_points_without_counters_have_no_hit_rate(make_point):
+    points = [make_point(0.0), make_point(1.0, hit_tokens=1, query_tokens=2), make_point(2.0)]
+    assert rolling_hit_rate(points, 1.0) == []
+
+
+def test_an_engine_that_restarted_gives_no_hit_rate_across_it(make_point):
+    points = [make_point(0.0, hit_tokens=90, query_tokens=100), make_point(1.0, hit_tokens=1, query_tokens=5)]
+    assert rolling_hit_rate(points, 1.0) == []
+
+
+@pytest.mark.parametrize("arms", [1, 3])
+def test_any_number_of_arms_is_drawn(make_run, make_record, make_point, arms):
+    points = [make_point(0.0), make_point(1.0, pinned_usage=0.4, occupied_usage=0.9, window=4.0)]
+    names = ["uncontrolled", "fixed:8", "concur"][:arms]
+    folder = make_run({(name, 1): ([make_record()], points, {}) for name in names})
+    assert draw(folder, summarise(folder), folder.path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_interrupted_arm_with_one_unknown_sample_is_drawn(make_run, make_point):
+    folder = make_run({("concur", 1): ([], [make_point(0.0)], None)})
+    assert draw(folder, summarise(folder), folder.path / "x.png").exists()
+
+
+def test_no_sample_no_picture(make_run):
+    folder = make_run({("concur", 1): ([], [], None)})
+    assert draw(folder, summarise(folder), folder.path / "x.png") is None

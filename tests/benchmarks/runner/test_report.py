@@ -1,0 +1,82 @@
+"""The table says what the summary says, and warns of what a reader must know."""
+
+import json
+
+from rich.console import Console
+
+from benchmarks.swebench.report import public_summary, render, report
+from benchmarks.swebench.summary import summarise
+
+DONE = {"capacity_tokens": 100, "harness_cpu_s": 1.0, "commands_cpu_s": 0.5, "engine_cpu_s": 0.5}
+
+
+def text(summary):
+    console = Console(width=200, record=True, force_terminal=False, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    with console.file:
+        console.print(render(summary))
+    return console.export_text()
+
+
+def two_arms(make_record, **concur):
+    return {
+        ("uncontrolled", 1): ([make_record(ended_s=9.0, resolved=True)], [], DONE),
+        ("concur", 1): ([make_record(**{"ended_s": 3.0, "resolved": True, **concur})], [], DONE),
+    }
+
+
+def test_each_arm_has_its_row(make_run, make_record):
+    shown = text(summarise(make_run(two_arms(make_record), agents=1)))
+    row = next(line for line in shown.splitlines() if line.startswith("concur"))
+    assert row.split() == ["concur", "3.0", "s", "3.00x", "0.0%", "0", "1", "1", "0"]
+
+
+def test_the_workload_is_stated_against_the_pool(make_run, make_record, make_step):
+    arms = {("uncontrolled", 1): ([make_record(steps=(make_step(240, 0, 10),))], [], DONE)}
+    assert "fill the pool 2.5 times" in text(summarise(make_run(arms, agents=1)))
+
+
+def test_unknown_figures_are_shown_as_unknown(make_run, make_record, make_step):
+    arms = {("concur", 1): ([make_record(steps=(make_step(None, None, None),))], [], DONE)}
+    row = next(line for line in text(summarise(make_run(arms, agents=1))).splitlines() if line.startswith("concur"))
+    assert row.split()[3:6] == ["?", "?", "?"]
+
+
+def test_agents_that_failed_are_told(make_run, make_record):
+    shown = text(summarise(make_run(two_arms(make_record, outcome="failed", error="X: y"), agents=1)))
+    assert "concur: 1 agents failed" in shown
+
+
+def test_arms_that_resolved_different_tasks_are_told(make_run, make_record):
+    assert "did not resolve the same" in text(summarise(make_run(two_arms(make_record, resolved=False), agents=1)))
+
+
+def test_a_harness_that_set_the_pace_is_told(make_run, make_record):
+    arms = {("concur", 1): ([make_record(ended_s=1.0)], [], DONE)}
+    assert "the process of the agents kept 100% of a core busy" in text(summarise(make_run(arms, agents=1)))
+
+
+def test_an_interrupted_run_is_told(make_run, make_record):
+    arms = {("concur", 1): ([make_record()], [], None)}
+    shown = text(summarise(make_run(arms, agents=2)))
+    assert "(interrupted)" in shown
+    assert "The run was interrupted" in shown
+
+
+def test_a_run_without_any_arm_is_told(make_run):
+    folder = make_run({("concur", 1): ([], [], None)})
+    folder.arm("concur", 1).path.rename(folder.path / "elsewhere")
+    assert "nothing to report" in text(summarise(folder))
+
+
+def test_report_writes_summary_and_picture(make_run, make_record, make_point):
+    records = [make_record()]
+    folder = make_run({("concur", 1): (records, [make_point(0.0), make_point(1.0)], DONE)}, agents=1)
+    with open("/dev/null", "w") as sink:  # noqa: PTH123
+        summary = report(folder, Console(file=sink))
+    assert json.loads((folder.path / "summary.json").read_text()) == summary
+    assert (folder.path / "timeline.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_public_summary_names_no_engine_address(make_run, make_record):
+    folder = make_run({("concur", 1): ([make_record()], [], DONE)}, agents=1, engine="http://secret-host:30000")
+    assert "secret-host" not in json.dumps(public_summary(summarise(folder)))

@@ -1,0 +1,77 @@
+"""What an agent leaves in its workspace: read without following it anywhere, removed whatever it is."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.swebench.sandbox import BubblewrapSandboxes, Sandbox, SandboxError
+
+MAKE_TRAPS = """
+mkdir real && echo inside > real/file && head -c 100 /dev/zero > long
+ln -s /etc/passwd link; ln -s / up; ln -s real folder; ln -s loop loop; mkfifo fifo; mkdir empty
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("link", "cannot read"),
+        ("up/etc/passwd", "cannot read"),
+        ("folder/file", "cannot read"),
+        ("loop", "cannot read"),
+        ("absent", "cannot read"),
+        ("real/file/deeper", "cannot read"),
+        ("nul\0byte", "cannot read"),
+        ("fifo", "not a regular file"),
+        ("empty", "not a regular file"),
+        ("/etc/passwd", "not a path inside"),
+        ("real/../../given.txt", "not a path inside"),
+        ("..", "not a path inside"),
+        ("", "not a path inside"),
+    ],
+)
+async def test_a_result_that_is_no_plain_file_is_refused(sandbox: Sandbox, path: str, why: str) -> None:
+    await sandbox.run(MAKE_TRAPS, timeout=60)
+    with pytest.raises(SandboxError, match=why):
+        await sandbox.read(path, limit=100)
+
+
+async def test_a_plain_file_is_read_up_to_the_limit(sandbox: Sandbox) -> None:
+    await sandbox.run(MAKE_TRAPS, timeout=60)
+    assert await sandbox.read("real/file", limit=100) == b"inside\n"
+    assert await sandbox.read("./long", limit=7) == b"\0" * 7
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir -p locked/in && touch locked/in/file && chmod 0 locked/in locked",
+        "python -c \"import os\nfor _ in range(1200): os.mkdir('d'); os.chdir('d')\"",
+        "ln -s / all; touch ./-rf $'new\\nline' $'\\xff'",
+        MAKE_TRAPS,
+    ],
+)
+async def test_closing_removes_whatever_was_made(sandbox: Sandbox, command: str) -> None:
+    result = await sandbox.run(command, timeout=60)
+    assert result.exit_code == 0, result.output
+    await sandbox.close()
+    assert not sandbox._root.exists()
+
+
+async def test_links_of_the_template_are_copied_as_links(sandboxes: BubblewrapSandboxes, tmp_path: Path) -> None:
+    (tmp_path / "to-host").symlink_to("/etc/hostname")
+    (tmp_path / "tool").write_text("#!/bin/bash\necho ran\n")
+    (tmp_path / "tool").chmod(0o700)
+    sandbox = await sandboxes.open(tmp_path)
+    result = await sandbox.run("readlink to-host; ./tool", timeout=60)
+    await sandbox.close()
+    assert result.output == "/etc/hostname\nran\n"
+
+
+async def test_a_workspace_that_cannot_be_copied_is_an_error_that_leaves_nothing(
+    sandboxes: BubblewrapSandboxes, tmp_path: Path
+) -> None:
+    before = set(sandboxes._scratch.root.iterdir())
+    with pytest.raises(SandboxError, match=r"cannot copy the workspace .*absent"):
+        await sandboxes.open(tmp_path / "absent")
+    assert set(sandboxes._scratch.root.iterdir()) == before

@@ -1,0 +1,50 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.swebench.edits import Edit, EditError, apply_edits, edits_between
+
+LINE = st.sampled_from(["a\n", "b\n", "c\n", "\n", "x = 1\r\n", "é\n"])
+TEXTS = st.lists(LINE, max_size=30).map("".join)
+DISTINCT = st.lists(st.integers(0, 50), min_size=1, max_size=30, unique=True)
+
+
+@given(TEXTS, TEXTS)
+def test_edits_are_right_or_refused(before: str, after: str) -> None:
+    try:
+        edits = edits_between("f", before, after)
+    except EditError:
+        return
+    assert apply_edits({"f": before}, edits) == {"f": after}
+
+
+@given(DISTINCT, DISTINCT)
+def test_texts_of_distinct_lines_always_have_edits(before: list[int], after: list[int]) -> None:
+    old, new = ("".join(f"line {number}\n" for number in numbers) for numbers in (before, after))
+    assert apply_edits({"f": old}, edits_between("f", old, new)) == {"f": new}
+
+
+def test_equal_texts_need_no_edit() -> None:
+    assert edits_between("f", "a\n", "a\n") == ()
+
+
+def test_a_hunk_gets_as_much_context_as_makes_it_occur_once() -> None:
+    before = "def f():\n    return 1\n\n\ndef g():\n    return 1\n"
+    (edit,) = edits_between("f.py", before, before.replace("g():\n    return 1", "g():\n    return 2"))
+    assert edit.old == "def g():\n    return 1\n"
+
+
+def test_a_new_file_is_one_edit() -> None:
+    edits = edits_between("new.py", None, "x = 1\n")
+    assert apply_edits({}, edits) == {"new.py": "x = 1\n"}
+
+
+@pytest.mark.parametrize(("old", "count"), [("a", 2), ("z", 0)])
+def test_an_edit_that_does_not_fit_once_is_refused(old: str, count: int) -> None:
+    with pytest.raises(EditError, match=f"f: the text to replace occurs {count} times"):
+        apply_edits({"f": "a a"}, [Edit(path="f", old=old, new="b")])
+
+
+def test_a_file_that_is_there_is_not_made_anew() -> None:
+    with pytest.raises(EditError, match="is there already"):
+        apply_edits({"f": "a"}, [Edit(path="f", old="", new="b")])

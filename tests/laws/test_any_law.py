@@ -1,0 +1,100 @@
+"""What holds for every law of ours, on every sample and population there can be."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concur_agents import (
+    Clamped,
+    ConcurLaw,
+    Decision,
+    EngineSample,
+    FixedWindow,
+    Law,
+    Population,
+    Reason,
+    Smoothed,
+    Uncontrolled,
+)
+
+SHARE = st.none() | st.floats(0, 1)
+COUNT = st.integers(0, 10_000)
+WINDOW = st.floats(1, 1e6) | st.just(math.inf)
+SAMPLE = st.builds(
+    EngineSample,
+    pinned_usage=SHARE,
+    occupied_usage=SHARE,
+    hit_rate=SHARE,
+    hit_rate_gauge=SHARE,
+    running=st.none() | COUNT,
+    queued=st.none() | COUNT,
+    capacity_tokens=st.none() | st.integers(1, 10**9),
+    retractions=st.none() | st.floats(0, 1e6),
+    restarted=st.booleans(),
+)
+POPULATION = st.builds(
+    Population,
+    window=WINDOW,
+    seated=COUNT,
+    generating=COUNT,
+    in_tool=COUNT,
+    parked=COUNT,
+    waiting=COUNT,
+    reuse=SHARE,
+    reports_reuse=st.booleans(),
+    cold_share=SHARE,
+)
+CONCUR = st.builds(
+    ConcurLaw,
+    alpha=st.floats(0.01, 100) | st.just(math.inf),
+    beta=st.floats(0.01, 1),
+    u_low=st.floats(0, 0.5),
+    u_high=st.floats(0.5, 1),
+    h_thresh=st.floats(0, 1),
+    start=WINDOW,
+)
+PLAIN = CONCUR | st.builds(FixedWindow, WINDOW) | st.just(Uncontrolled())
+LAWS = st.recursive(
+    PLAIN,
+    lambda inner: (
+        st.builds(Clamped, inner, low=st.floats(1, 64), high=st.floats(64, 1e6) | st.just(math.inf))
+        | st.builds(Smoothed, inner, weight=st.floats(0.01, 1))
+    ),
+    max_leaves=3,
+)
+
+
+def looks_at_nothing(law: Law) -> bool:
+    return isinstance(law, FixedWindow | Uncontrolled) or (hasattr(law, "law") and looks_at_nothing(law.law))
+
+
+def decisions(law: Law, seen: list[tuple[EngineSample, Population]]) -> list[tuple[Population, Decision]]:
+    taken = []
+    for sample, population in seen:
+        decision = law.decide(sample, population)
+        taken.append((population, decision))
+        law = decision.law or law
+    return taken
+
+
+@given(law=LAWS, seen=st.lists(st.tuples(SAMPLE, POPULATION), max_size=5))
+def test_windows_are_numbers_and_laws_are_pure(law: Law, seen: list[tuple[EngineSample, Population]]) -> None:
+    first = decisions(law, seen)
+    assert not any(math.isnan(decision.window) for _, decision in first)
+    assert decisions(law, seen) == first
+
+
+@given(law=CONCUR | st.builds(Smoothed, CONCUR), seen=st.lists(st.tuples(SAMPLE, POPULATION), min_size=1, max_size=5))
+def test_unknown_usage_never_changes_the_window(law: Law, seen: list[tuple[EngineSample, Population]]) -> None:
+    (*_, (sample, _)), (*_, (population, decision)) = seen, decisions(law, seen)
+    assert (sample.pinned_usage is None) == (decision.reason is Reason.UNKNOWN)
+    assert decision.reason is not Reason.UNKNOWN or decision.window == population.window
+
+
+@given(law=LAWS, population=POPULATION)
+def test_knowing_nothing_is_either_unknown_or_fixed(law: Law, population: Population) -> None:
+    decision = law.decide(EngineSample(), population)
+    assert decision.reason is (Reason.FIXED if looks_at_nothing(law) else Reason.UNKNOWN)

@@ -1,0 +1,315 @@
+"""When a law is asked, and whether its answer is taken."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from concur_agents import Clamped, ConcurLaw, Decision, EngineSample, FixedWindow, Population, Reason, Uncontrolled
+from concur_agents.governor import Governor
+
+STALE_AFTER = 30.0
+BUSY = Population(window=0, seated=10, generating=8, in_tool=2, waiting=5)
+CALM = Population(window=0, seated=10, generating=8, in_tool=2, waiting=0)
+IDLE = Population(window=0)
+
+
+@dataclass
+class Scripted:
+    """Says, or raises, what it is told to; remembers what it was asked."""
+
+    answers: list[Any]
+    initial: float = 8.0
+    asked: list[tuple[EngineSample, Population]] = field(default_factory=list)
+
+    def decide(self, sample: EngineSample, population: Population) -> Any:
+        self.asked.append((sample, population))
+        answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def govern(law: Any, *, fallback: float = math.inf, history: int = 100) -> Governor:
+    return Governor(law, stale_after=STALE_AFTER, fallback=fallback, now=0.0, history=history)
+
+
+def grow(window: float) -> Decision:
+    return Decision(window, Reason.GROW)
+
+
+def cut(window: float) -> Decision:
+    return Decision(window, Reason.CUT)
+
+
+def hold(window: float = 8) -> Decision:
+    return Decision(window, Reason.HOLD)
+
+
+def reading(number: int, **fields: Any) -> EngineSample:
+    """A reading unlike those of other numbers."""
+    return EngineSample(pinned_usage=0.9, query_tokens_total=number, hit_tokens_total=0, **fields)
+
+
+# --- once per fresh sample ---
+
+
+def test_law_is_asked_once_per_fresh_reading() -> None:
+    law = Scripted([cut(4), cut(2), cut(1)])
+    governor = govern(law)
+    for now in range(5):
+        governor.read(reading(1), BUSY, 0, now)
+    assert len(law.asked) == 1
+    assert governor.window == 4
+
+
+def test_law_sees_deltas_and_the_window_it_chose() -> None:
+    law = Scripted([cut(4), hold(4)])
+    governor = govern(law)
+    governor.read(EngineSample(query_tokens_total=100, hit_tokens_total=0), BUSY, 0, 1)
+    governor.read(EngineSample(query_tokens_total=200, hit_tokens_total=50), BUSY, 0, 2)
+    assert [sample.hit_rate for sample, _ in law.asked] == [None, 0.5]
+    assert [population.window for _, population in law.asked] == [8, 4]
+
+
+def test_reading_is_news_when_anything_changed() -> None:
+    governor = govern(FixedWindow(1))
+    assert governor.is_news(reading(1))
+    governor.read(reading(1), BUSY, 0, 0)
+    assert not governor.is_news(reading(1))
+    assert governor.is_news(reading(2))
+
+
+def test_law_that_remembers_is_followed_by_its_successor() -> None:
+    second = Scripted([cut(1)])
+    governor = govern(Scripted([Decision(8, Reason.HOLD, second)]))
+    governor.read(reading(1), BUSY, 0, 1)
+    governor.read(reading(2), BUSY, 0, 2)
+    assert governor.window == 1
+    assert len(second.asked) == 1
+
+
+# --- what is not taken ---
+
+
+def test_growth_is_held_while_nobody_waits() -> None:
+    governor = govern(Scripted([grow(10), grow(10)]))
+    governor.read(reading(1), CALM, 0, 1)
+    assert (governor.window, governor.reason) == (8, Reason.UNSATURATED)
+    governor.read(reading(2), BUSY, 0, 2)
+    assert (governor.window, governor.reason) == (10, Reason.GROW)
+
+
+def test_cut_is_held_until_the_last_one_reached_every_boundary() -> None:
+    governor = govern(Scripted([cut(4), cut(2), cut(2)]))
+    governor.read(reading(1), BUSY, 0, 1)
+    governor.read(reading(2), BUSY, 3, 2)
+    assert (governor.window, governor.reason) == (4, Reason.UNSETTLED)
+    governor.read(reading(3), BUSY, 0, 3)
+    assert (governor.window, governor.reason) == (2, Reason.CUT)
+
+
+def test_direction_counts_and_not_the_name_a_wrapper_gave_it() -> None:
+    governor = govern(Scripted([Decision(10, Reason.CLAMPED), Decision(4, Reason.CLAMPED)]))
+    governor.read(reading(1), CALM, 0, 1)
+    assert governor.reason is Reason.UNSATURATED
+    governor.read(reading(2), CALM, 1, 2)
+    assert (governor.window, governor.reason) == (8, Reason.UNSETTLED)
+
+
+def test_clamped_growth_is_held_too() -> None:
+    governor = govern(Clamped(ConcurLaw(start=9), high=10))
+    governor.read(EngineSample(pinned_usage=0.0), CALM, 0, 1)
+    assert (governor.window, governor.reason) == (9, Reason.UNSATURATED)
+
+
+def test_window_below_one_becomes_one() -> None:
+    governor = govern(Scripted([cut(0.25)]))
+    governor.read(reading(1), BUSY, 0, 1)
+    assert governor.window == 1
+
+
+def test_first_window_below_one_becomes_one_and_no_number_is_refused() -> None:
+    assert govern(Scripted([], initial=0)).window == 1
+    with pytest.raises(ValueError, match="window must be a number of agents, got nan"):
+        govern(Scripted([], initial=math.nan))
+
+
+# --- stale ---
+
+
+def test_nothing_new_for_stale_after_falls_back_and_not_before() -> None:
+    governor = govern(Scripted([cut(4), Decision(4, Reason.UNKNOWN)]), fallback=32)
+    governor.read(reading(1), BUSY, 0, 1)
+    governor.read(reading(1), BUSY, 0, 1 + STALE_AFTER)
+    assert (governor.window, governor.problem) == (4, None)
+    governor.read(reading(1), BUSY, 0, 1.1 + STALE_AFTER)
+    assert (governor.window, governor.reason) == (32, Reason.STALE)
+    assert governor.problem == "the engine's metrics have not changed for 30 s"
+
+
+def test_recovery_goes_on_from_the_window_before_the_fallback() -> None:
+    governor = govern(Scripted([cut(4), Decision(4, Reason.UNKNOWN), hold(4)]), fallback=32)
+    governor.read(reading(1), BUSY, 0, 1)
+    governor.read(reading(1), BUSY, 0, 100)
+    assert governor.window == 32
+    governor.read(reading(2), BUSY, 0, 101)
+    assert (governor.window, governor.reason, governor.problem) == (4, Reason.RECOVERED, None)
+
+
+def test_law_is_asked_on_recovery_with_its_own_window_and_not_the_fallback() -> None:
+    law = Scripted([cut(4), Decision(4, Reason.UNKNOWN), hold(4)])
+    governor = govern(law, fallback=32)
+    governor.read(reading(1), BUSY, 0, 1)
+    governor.read(reading(1), BUSY, 0, 100)
+    governor.read(reading(2), BUSY, 0, 101)
+    assert [population.window for _, population in law.asked] == [8, 4, 4]
+
+
+def test_unreachable_engine_holds_and_then_falls_back() -> None:
+    governor = govern(ConcurLaw(start=4), fallback=32)
+    governor.missed("refused", BUSY, 10)
+    assert (governor.window, governor.problem) == (4, "refused")
+    governor.missed("refused", BUSY, STALE_AFTER + 0.1)
+    assert (governor.window, governor.reason, governor.problem) == (32, Reason.STALE, "refused for 30 s")
+
+
+def test_an_answer_ends_the_problem_even_if_it_says_nothing_new() -> None:
+    governor = govern(ConcurLaw(start=4))
+    governor.read(reading(1), IDLE, 0, 1)
+    governor.missed("refused", IDLE, 2)
+    assert governor.problem == "refused"
+    governor.read(reading(1), IDLE, 0, 3)
+    assert governor.problem is None
+
+
+def test_idle_engine_is_not_stale() -> None:
+    governor = govern(ConcurLaw(start=4), fallback=32)
+    for now in range(0, 1000, 10):
+        governor.read(reading(1), IDLE, 0, now)
+    assert (governor.window, governor.problem) == (4, None)
+
+
+def test_staleness_counts_from_when_the_agents_began_to_generate_again() -> None:
+    governor = govern(ConcurLaw(start=4), fallback=32)
+    governor.read(reading(1), IDLE, 0, 0)
+    governor.read(reading(1), IDLE, 0, 1000)
+    governor.read(reading(1), BUSY, 0, 1000 + STALE_AFTER)
+    assert governor.window == 4
+    governor.read(reading(1), BUSY, 0, 1001 + STALE_AFTER)
+    assert governor.window == 32
+
+
+def test_samples_without_what_the_law_needs_hold_and_then_fall_back() -> None:
+    governor = govern(ConcurLaw(start=4), fallback=32)
+    for now in range(31):
+        governor.read(EngineSample(running=now), BUSY, 0, now)
+        assert (governor.window, governor.reason, governor.problem) == (4, Reason.UNKNOWN, None)
+    governor.read(EngineSample(running=31), BUSY, 0, 31)
+    assert (governor.window, governor.reason) == (32, Reason.STALE)
+    assert governor.problem == "the engine's metrics lack what the law needs for 30 s"
+    governor.read(EngineSample(running=32), BUSY, 0, 32)
+    assert (governor.window, governor.reason) == (32, Reason.STALE)
+    governor.read(EngineSample(pinned_usage=0.4), BUSY, 0, 33)
+    assert (governor.window, governor.reason) == (4, Reason.RECOVERED)
+
+
+@pytest.mark.parametrize("law", [FixedWindow(4), Uncontrolled(), Clamped(FixedWindow(8), high=4)])
+def test_law_that_needs_no_sample_is_not_disturbed_by_their_absence(law: Any) -> None:
+    governor = govern(law, fallback=32)
+    for now in range(0, 200, 10):
+        governor.missed("refused", BUSY, now)
+        governor.read(EngineSample(), BUSY, 0, now)
+    assert governor.window == law.initial
+    assert [change.reason for change in governor.history] == [Reason.START]
+
+
+# --- a law that fails ---
+
+
+FAILURES = [
+    RuntimeError("boom"),
+    None,
+    8,
+    Decision(math.nan, Reason.GROW),
+    Decision("many", Reason.GROW),  # type: ignore[arg-type]
+    Decision(None, Reason.GROW),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("answer", FAILURES)
+def test_law_that_fails_opens_up_until_it_works_again(answer: object) -> None:
+    governor = govern(Scripted([cut(4), answer, answer, hold(4)]), fallback=32)
+    governor.read(reading(1), BUSY, 0, 1)
+    for number in (2, 3):
+        governor.read(reading(number), BUSY, 0, number)
+        assert (governor.window, governor.reason) == (32, Reason.LAW_FAILED)
+        assert governor.problem is not None
+        assert governor.problem.startswith("law Scripted failed: ")
+    governor.read(reading(4), BUSY, 0, 4)
+    assert (governor.window, governor.reason, governor.problem) == (4, Reason.RECOVERED, None)
+
+
+def test_law_that_cannot_do_without_a_sample_fails_instead_of_hanging() -> None:
+    governor = govern(Scripted([cut(4), TypeError("'<' not supported")]), fallback=32)
+    governor.read(reading(1), BUSY, 0, 1)
+    governor.missed("refused", BUSY, 100)
+    assert (governor.window, governor.reason) == (32, Reason.LAW_FAILED)
+
+
+def test_something_else_that_failed_opens_up_too() -> None:
+    governor = govern(ConcurLaw(start=4), fallback=32)
+    governor.failed("a bug", 1)
+    assert (governor.window, governor.problem) == (32, "a bug")
+
+
+# --- history and restarts ---
+
+
+def test_history_begins_with_the_start_and_has_every_change_once() -> None:
+    governor = govern(Scripted([cut(4), hold(4), grow(6)]))
+    for number in range(1, 4):
+        governor.read(reading(number), BUSY, 0, number)
+    assert [(each.at, each.before, each.after, each.reason) for each in governor.history] == [
+        (0, 8, 8, Reason.START),
+        (1, 8, 4, Reason.CUT),
+        (3, 4, 6, Reason.GROW),
+    ]
+    assert governor.history[1].sample == reading(1)
+    assert governor.history[1].population == BUSY
+
+
+def test_history_is_bounded_and_keeps_the_newest() -> None:
+    governor = govern(Scripted([cut(7 - number % 2) for number in range(50)]), history=3)
+    for number in range(50):
+        governor.read(reading(number), BUSY, 0, number)
+    assert [change.at for change in governor.history] == [47, 48, 49]
+
+
+def test_restart_is_told_and_its_reading_is_only_a_baseline() -> None:
+    law = Scripted([hold()])
+    governor = govern(law)
+    assert not governor.read(reading(100), BUSY, 0, 1)
+    assert governor.read(reading(5), BUSY, 0, 2)
+    assert not governor.read(reading(10), BUSY, 0, 3)
+    assert [sample.hit_rate for sample, _ in law.asked] == [None, None, 0.0]
+
+
+def test_restart_is_told_even_when_the_law_fails_or_does_not_know() -> None:
+    for answer in (Decision(8, Reason.UNKNOWN), RuntimeError()):
+        governor = govern(Scripted([hold(), answer]))
+        governor.read(reading(100), BUSY, 0, 1)
+        assert governor.read(reading(5), BUSY, 0, 2)
+
+
+def test_reading_that_ends_a_fallback_is_not_held_against_the_window_before_it() -> None:
+    governor = govern(Scripted([cut(4), Decision(4, Reason.UNKNOWN), cut(1), cut(2)]), fallback=32)
+    governor.read(reading(1), BUSY, 0, 1)
+    governor.read(reading(1), BUSY, 0, 100)
+    governor.read(reading(2), BUSY, 0, 101)
+    assert (governor.window, governor.reason) == (4, Reason.RECOVERED)
+    governor.read(reading(3), BUSY, 0, 102)
+    assert (governor.window, governor.reason) == (2, Reason.CUT)

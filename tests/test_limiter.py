@@ -1,0 +1,443 @@
+"""Waiting for seats: nobody is woken in vain, nobody is forgotten, and what was left is taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from concur_agents import AgentState, ControllerClosedError, LifecycleError, Outcome, TokenUsage, UnknownAgentError
+from concur_agents.events import EventStream
+from concur_agents.limiter import Limiter, Request
+from concur_agents.testing import ManualClock, check_lives
+
+DONE = Outcome.COMPLETED
+
+
+@pytest.fixture
+def limiter() -> Limiter:
+    return Limiter(1, ManualClock())
+
+
+def run_now(limiter: Limiter, agent: str, **options: Any) -> Request:
+    request = limiter.request(agent, None, **options)
+    assert request.waiter is None
+    return request
+
+
+def queue(limiter: Limiter, agent: str, **options: Any) -> asyncio.Task[None]:
+    """A task that waits for the agent's seat."""
+    request = limiter.request(agent, None, **options)
+    assert request.waiter is not None
+    return asyncio.create_task(limiter.wait(request))
+
+
+async def left(task: asyncio.Task[None]) -> BaseException | None:
+    """How the wait ended."""
+    (outcome,) = await asyncio.gather(task, return_exceptions=True)
+    return outcome
+
+
+def empty(limiter: Limiter) -> bool:
+    """Nothing is left of anybody."""
+    return not (limiter._lives or limiter._queued or limiter._entered or len(limiter._admission) or limiter.views())
+
+
+async def test_a_seat_that_gets_free_wakes_the_next_in_line(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    second, third = queue(limiter, "b"), queue(limiter, "c")
+    limiter.finish("a", DONE)
+    await second
+    assert not third.done()
+    limiter.finish("b", DONE)
+    await third
+
+
+async def test_cancelled_while_queued_leaves_no_trace(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    waiting = queue(limiter, "b")
+    await asyncio.sleep(0)
+    waiting.cancel()
+    assert isinstance(await left(waiting), asyncio.CancelledError)
+    assert limiter.state("b") is None
+    limiter.finish("a", DONE)
+    assert empty(limiter)
+
+
+async def test_grant_that_races_with_a_cancel_goes_to_the_next(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    leaving, following = queue(limiter, "b"), queue(limiter, "c")
+    await asyncio.sleep(0)
+    limiter.finish("a", DONE)
+    leaving.cancel()
+    assert isinstance(await left(leaving), asyncio.CancelledError)
+    await following
+    assert limiter.state("b") is None
+
+
+async def test_parked_agent_that_gives_up_is_parked_again(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    limiter.park("a")
+    run_now(limiter, "b")
+    waiting = queue(limiter, "a")
+    await asyncio.sleep(0)
+    limiter.finish("b", DONE)
+    waiting.cancel()
+    await left(waiting)
+    assert limiter.state("a") is AgentState.PARKED
+    assert limiter.measure(reset=False)[0].seated == 0
+
+
+async def test_grant_nobody_came_for_is_no_life(limiter: Limiter) -> None:
+    """Neither an event nor an outcome nor a step."""
+    limiter.streams.append(stream := EventStream(100, limiter.streams.remove))
+    run_now(limiter, "a")
+    waiting = queue(limiter, "b")
+    await asyncio.sleep(0)
+    limiter.finish("a", DONE)
+    waiting.cancel()
+    await left(waiting)
+    assert limiter.snapshot()[2] == {DONE: 1}
+    stream.close()
+    assert set(check_lives(stream)) == {"a"}
+
+
+@pytest.mark.parametrize("step", [True, False])
+async def test_one_of_two_requests_of_an_agent_may_leave_at_any_time(limiter: Limiter, *, step: bool) -> None:
+    run_now(limiter, "a")
+    early, racing, staying = (queue(limiter, "b", step=step) for _ in range(3))
+    await asyncio.sleep(0)
+    early.cancel()
+    await left(early)
+    limiter.finish("a", DONE)
+    racing.cancel()
+    await left(racing)
+    await staying
+    assert limiter.state("b") is AgentState.GENERATING
+
+
+async def test_request_that_leaves_after_its_generation_ended_takes_nothing_back(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    racing, staying = queue(limiter, "b"), queue(limiter, "b")
+    await asyncio.sleep(0)
+    limiter.finish("a", DONE)
+    racing.cancel()
+    limiter.pause("b")  # by the one that stays, before the other noticed
+    run_now(limiter, "b")
+    await left(racing)
+    await staying
+    assert limiter.state("b") is AgentState.GENERATING
+
+
+async def test_finish_while_queued_tells_whoever_waits(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    waiting = queue(limiter, "b")
+    limiter.finish("b", DONE)
+    error = await left(waiting)
+    assert isinstance(error, UnknownAgentError)
+    assert "'b' was finished while it waited" in str(error)
+    limiter.finish("a", DONE)
+    assert empty(limiter)
+
+
+async def test_finish_between_grant_and_taking_it_tells_too(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    waiting = queue(limiter, "b")
+    await asyncio.sleep(0)
+    limiter.finish("a", DONE)
+    limiter.finish("b", DONE)
+    assert isinstance(await left(waiting), UnknownAgentError)
+    assert empty(limiter)
+
+
+@pytest.mark.parametrize("step", [True, False])
+async def test_id_used_again_at_once_is_not_harmed_by_its_former_owner(limiter: Limiter, *, step: bool) -> None:
+    run_now(limiter, "a")
+    former = queue(limiter, "b", step=step)
+    await asyncio.sleep(0)
+    limiter.finish("b", DONE)
+    limiter.finish("a", DONE)
+    run_now(limiter, "b", step=step)
+    assert isinstance(await left(former), UnknownAgentError)
+    assert limiter.state("b") is AgentState.GENERATING
+
+
+def test_step_of_a_finished_agent_neither_pauses_nor_observes_the_next_of_its_name(limiter: Limiter) -> None:
+    former = run_now(limiter, "a", step=True)
+    limiter.finish("a", DONE)
+    run_now(limiter, "a", step=True)
+    limiter.observe("a", TokenUsage(prompt=10), former)
+    limiter.end_step(former)
+    assert limiter.state("a") is AgentState.GENERATING
+    limiter.pause("a")
+    assert limiter.views()[0].context_tokens is None
+
+
+async def test_close_tells_everyone_who_waits_and_ends_everyone(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    waiting = [queue(limiter, name) for name in "bcd"]
+    limiter.close()
+    assert all([isinstance(await left(each), ControllerClosedError) for each in waiting])
+    assert empty(limiter)
+    assert limiter.snapshot()[2] == {Outcome.CANCELLED: 4}
+
+
+async def test_close_between_grant_and_taking_it_tells_too(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    waiting = queue(limiter, "b")
+    await asyncio.sleep(0)
+    limiter.finish("a", DONE)
+    limiter.close()
+    assert isinstance(await left(waiting), ControllerClosedError)
+
+
+def test_closed_admits_nobody(limiter: Limiter) -> None:
+    limiter.close()
+    for ask in (lambda: limiter.request("a", None), lambda: limiter.enter("a")):
+        with pytest.raises(ControllerClosedError, match="'a' asks for a seat, but the controller is closed"):
+            ask()
+
+
+def test_interrupt_of_a_blocking_wait_takes_the_request_back(limiter: Limiter) -> None:
+    class Interrupted:
+        def result(self) -> None:
+            raise KeyboardInterrupt
+
+    run_now(limiter, "a")
+    request: Any = limiter.request("b", None)
+    request.waiter = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        limiter.wait_blocking(request)
+    assert limiter.state("b") is None
+
+
+def test_coroutine_that_is_dropped_while_queued_takes_its_request_back(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    loop = asyncio.new_event_loop()
+    waiting = limiter.wait(limiter.request("b", None))
+
+    async def first_step() -> None:
+        waiting.send(None)
+
+    loop.run_until_complete(first_step())
+    loop.close()
+    waiting.close()
+    assert limiter.state("b") is None
+
+
+def test_waiter_of_a_closed_loop_is_passed_over(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    loop = asyncio.new_event_loop()
+    stranded = [loop.create_task(limiter.wait(limiter.request(f"b{n}", None))) for n in range(500)]
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    alive = limiter.request("c", None)
+    limiter.finish("a", DONE)
+    assert alive.waiter is not None
+    assert alive.waiter.done()
+    assert [view.agent_id for view in limiter.views()] == ["c"]
+    for task in stranded:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def lose_an_agent(limiter: Limiter) -> None:
+    """Leave a coroutine inside an agent's context that only the garbage collector will ever close."""
+
+    async def live() -> None:
+        limiter.enter("lost")
+        try:
+            run_now(limiter, "lost", step=True)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            limiter.leave("lost", Outcome.CANCELLED)
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(live())
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+def test_garbage_collected_inside_the_lock_deadlocks_nothing() -> None:
+    collect: Callable[[], object] = list
+    limiter = Limiter(2, lambda: (collect(), 0.0)[1])
+    limiter.streams.append(EventStream(100, limiter.streams.remove))  # an event reads the clock under the lock
+    gc.collect()
+    gc.disable()
+    try:
+        lose_an_agent(limiter)
+        assert limiter.state("lost") is AgentState.GENERATING
+        collect = gc.collect
+        run_now(limiter, "a")
+    finally:
+        gc.enable()
+    assert [view.agent_id for view in limiter.views()] == ["a"]
+
+
+def test_agents_context_opens_once_at_a_time(limiter: Limiter) -> None:
+    limiter.enter("a")
+    with pytest.raises(LifecycleError, match="'a' runs already: two agents need two ids"):
+        limiter.enter("a")
+    limiter.leave("a", DONE)
+    limiter.enter("a")
+
+
+def test_parallel_steps_pause_at_the_last_ones_end(limiter: Limiter) -> None:
+    one, two = run_now(limiter, "a", step=True), run_now(limiter, "a", step=True)
+    limiter.end_step(one)
+    assert limiter.state("a") is AgentState.GENERATING
+    limiter.end_step(two)
+    assert limiter.state("a") is AgentState.IN_TOOL
+
+
+async def test_step_that_left_its_wait_is_not_an_open_one(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    leaving, request = queue(limiter, "b", step=True), limiter.request("b", None, step=True)
+    staying = asyncio.create_task(limiter.wait(request))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    limiter.finish("a", DONE)
+    await left(leaving)
+    await staying
+    limiter.end_step(request)
+    assert limiter.state("b") is AgentState.IN_TOOL
+
+
+def test_usage_counts_only_while_the_agent_generates(limiter: Limiter) -> None:
+    limiter.observe("a", TokenUsage(prompt=1))
+    run_now(limiter, "a")
+    limiter.observe("a", TokenUsage(prompt=10))
+    limiter.pause("a")
+    limiter.observe("a", TokenUsage(prompt=100))
+    limiter.finish("a", DONE)
+    assert limiter.snapshot()[1].prompt == 10
+
+
+def test_usage_of_sub_agents_counts_when_their_parents_end_ends_them(limiter: Limiter) -> None:
+    run_now(limiter, "a")
+    limiter.request("child", "a")
+    limiter.observe("child", TokenUsage(prompt=10))
+    limiter.finish("a", DONE)
+    assert limiter.snapshot()[1].prompt == 10
+
+
+def test_time_in_the_queue_is_counted_over_all_waits() -> None:
+    limiter = Limiter(1, clock := ManualClock())
+    run_now(limiter, "a")
+    limiter.request("b", None)
+    clock.advance(2)
+    assert limiter.views()[1].waited_s == 2
+    limiter.park("a")
+    limiter.request("a", None)
+    clock.advance(3)
+    limiter.finish("b", DONE)
+    assert [(view.agent_id, view.waited_s) for view in limiter.views()] == [("a", 3)]
+
+
+def test_boundary_of_a_sub_agent_whose_family_loses_its_seat_is_told() -> None:
+    limiter = Limiter(2, ManualClock())
+    limiter.streams.append(stream := EventStream(100, limiter.streams.remove))
+    run_now(limiter, "older")
+    run_now(limiter, "parent")
+    limiter.pause("parent")
+    limiter.request("child", "parent")
+    limiter.set_window(1, new_epoch=False)
+    limiter.pause("child")
+    limiter.finish("older", DONE)
+    limiter.request("child", "parent")
+    limiter.finish("parent", DONE)
+    stream.close()
+    assert [str(kind) for kind in check_lives(stream)["child"]] == ["admitted", "parked", "resumed", "finished"]
+
+
+def test_agent_that_finishes_above_the_window_is_not_told_as_parked_after_its_end() -> None:
+    limiter = Limiter(2, ManualClock())
+    limiter.streams.append(stream := EventStream(100, limiter.streams.remove))
+    run_now(limiter, "older")
+    for _ in range(2):
+        run_now(limiter, "a")
+        limiter.pause("a")
+    run_now(limiter, "a")
+    limiter.set_window(1, new_epoch=False)
+    for agent in ("a", "older"):
+        limiter.finish(agent, DONE)
+    stream.close()
+    check_lives(stream)
+
+
+class Chaos:
+    """Agents that come, step, share, park, give up and end at random; a window that changes at random.
+
+    Seeded and without time: what happens depends on the seed alone.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.limiter = Limiter(3, ManualClock())
+        self.limiter.streams.append(EventStream(1_000_000, self.limiter.streams.remove))
+        self.events = self.limiter.streams[0]
+
+    async def nap(self) -> None:
+        for _ in range(self.random.randrange(4)):
+            await asyncio.sleep(0)
+
+    async def step(self, agent: str, parent: str | None) -> None:
+        request = self.limiter.request(agent, parent, step=True)
+        await self.limiter.wait(request)
+        try:
+            assert self.limiter.state(agent) in (AgentState.GENERATING, None), "woken without a seat"
+            await self.nap()
+        finally:
+            self.limiter.end_step(request)
+
+    async def live(self, agent: str, parent: str | None = None) -> None:
+        self.limiter.enter(agent)
+        try:
+            for turn in range(self.random.randrange(1, 6)):
+                await asyncio.gather(*(self.step(agent, parent) for _ in range(self.random.choice([1, 1, 2]))))
+                await self.nap()
+                if self.random.random() < 0.1:
+                    self.limiter.state(agent) and self.limiter.park(agent)
+                if parent is None and self.random.random() < 0.2:
+                    await self.live(f"{agent}.{turn}", agent)
+        except UnknownAgentError:
+            pass  # somebody finished us while we waited
+        finally:
+            self.limiter.leave(agent, DONE)
+
+    async def disturb(self, lives: list[asyncio.Task[None]]) -> None:
+        while not all(life.done() for life in lives):
+            match self.random.randrange(4):
+                case 0:
+                    self.limiter.set_window(self.random.choice([0, 1, 2.5, 4, math.inf]), new_epoch=False)
+                case 1:
+                    self.random.choice(lives).cancel()
+                case 2 if (views := self.limiter.views()) and self.random.random() < 0.2:
+                    self.limiter.finish(self.random.choice(views).agent_id, Outcome.FAILED)
+                case _:
+                    pass
+            await asyncio.sleep(0)
+
+    async def run(self) -> None:
+        lives = [asyncio.create_task(self.live(f"a{number}")) for number in range(15)]
+        disturber = asyncio.create_task(self.disturb(lives))
+        for _ in range(100_000):
+            if disturber.done():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError(f"somebody waits for ever: {self.limiter.views()}")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_wake_up_is_lost_and_nothing_is_left_whatever_happens(seed: int) -> None:
+    chaos = Chaos(seed)
+    asyncio.run(chaos.run())
+    assert empty(chaos.limiter)
+    population, over = chaos.limiter.measure(reset=False)
+    assert (population.seated, population.waiting, population.parked, over) == (0, 0, 0, 0)
+    assert not chaos.events.dropped

@@ -1,0 +1,208 @@
+"""Tokens of the agents' own replies, and the thrash signal made from them."""
+
+from __future__ import annotations
+
+import pytest
+
+from concur_agents import Population, TokenUsage
+from concur_agents.meter import Meter
+
+
+def step(
+    meter: Meter,
+    agent: str,
+    prompt: int | None,
+    cached: int | None,
+    output: int | None = 0,
+    *,
+    kept_seat: bool = True,
+) -> None:
+    meter.begin(agent, kept_seat=kept_seat)
+    meter.observe(agent, TokenUsage(prompt=prompt, cached=cached, output=output))
+    meter.end(agent)
+
+
+def seen(meter: Meter) -> Population:
+    return meter.annotate(Population(window=1))
+
+
+@pytest.fixture
+def meter() -> Meter:
+    """One in which agent ``a`` has taken its first step: 100 tokens in context."""
+    meter = Meter()
+    step(meter, "a", 90, 0, 10, kept_seat=False)
+    return meter
+
+
+def test_first_step_is_cold_and_says_nothing_of_reuse(meter: Meter) -> None:
+    assert seen(meter).reuse is None
+    assert seen(meter).cold_share == 1.0
+
+
+def test_reuse_is_the_share_of_the_old_context_that_was_still_cached(meter: Meter) -> None:
+    step(meter, "a", 140, 75)
+    assert seen(meter).reuse == 0.75
+
+
+def test_tokens_cached_beyond_the_old_context_are_another_agents_doing(meter: Meter) -> None:
+    step(meter, "a", 140, 140)
+    assert seen(meter).reuse == 1.0
+
+
+def test_reuse_is_weighted_by_tokens_over_agents(meter: Meter) -> None:
+    step(meter, "b", 300, 0, kept_seat=False)
+    step(meter, "a", 100, 100)
+    step(meter, "b", 300, 0)
+    assert seen(meter).reuse == 100 / 400
+
+
+def test_agent_that_lost_its_seat_is_not_counted(meter: Meter) -> None:
+    step(meter, "a", 140, 0, kept_seat=False)
+    assert seen(meter).reuse is None
+    assert seen(meter).cold_share == 1.0
+
+
+def test_agent_is_counted_again_once_it_kept_its_seat(meter: Meter) -> None:
+    step(meter, "a", 100, 0, kept_seat=False)
+    step(meter, "a", 100, 50)
+    assert seen(meter).reuse == 0.5
+
+
+def test_what_was_evicted_before_a_cut_or_restart_is_not_counted_after_it(meter: Meter) -> None:
+    meter.new_epoch()
+    step(meter, "a", 100, 0)
+    assert seen(meter).reuse is None
+    step(meter, "a", 100, 40)
+    assert seen(meter).reuse == 0.4
+
+
+def test_step_that_spans_a_cut_is_not_counted(meter: Meter) -> None:
+    meter.begin("a", kept_seat=True)
+    meter.new_epoch()
+    meter.observe("a", TokenUsage(prompt=100, cached=0, output=0))
+    meter.end("a")
+    assert seen(meter).reuse is None
+
+
+def test_sums_before_a_cut_are_dropped(meter: Meter) -> None:
+    step(meter, "a", 100, 0)
+    meter.new_epoch()
+    assert seen(meter).reuse is None
+
+
+def test_reset_begins_new_sums(meter: Meter) -> None:
+    step(meter, "a", 100, 0)
+    meter.reset()
+    assert seen(meter).reuse is None
+    step(meter, "a", 100, 100)
+    assert seen(meter).reuse == 1.0
+
+
+def test_compaction_expects_only_what_is_still_asked_for(meter: Meter) -> None:
+    step(meter, "a", 40, 30)
+    assert seen(meter).reuse == 0.75
+    assert meter.totals.recomputed == 10
+
+
+def test_recomputed_counts_lost_context_but_no_cold_start(meter: Meter) -> None:
+    assert meter.totals.recomputed == 0
+    step(meter, "a", 150, 80)
+    assert meter.totals.recomputed == 20
+
+
+def test_recomputed_counts_what_parking_cost_too(meter: Meter) -> None:
+    step(meter, "a", 150, 0, kept_seat=False)
+    assert meter.totals.recomputed == 100
+
+
+def test_last_observation_of_a_step_counts_once() -> None:
+    """Streams report running counts."""
+    meter = Meter()
+    meter.begin("a", kept_seat=False)
+    for output in (1, 2, 3):
+        meter.observe("a", TokenUsage(prompt=10, cached=0, output=output))
+    meter.end("a")
+    meter.end("a")
+    assert (meter.totals.prompt, meter.totals.output) == (10, 3)
+    assert meter.context("a") == 13
+
+
+def test_observation_of_a_step_that_was_never_ended_is_dropped_by_the_next() -> None:
+    meter = Meter()
+    meter.begin("a", kept_seat=False)
+    meter.observe("a", TokenUsage(prompt=10))
+    meter.begin("a", kept_seat=True)
+    meter.end("a")
+    assert meter.totals.prompt == 0
+
+
+def test_nothing_reported_is_unknown_and_not_zero() -> None:
+    meter = Meter()
+    step(meter, "a", 10, None)
+    step(meter, "a", 10, None)
+    assert (meter.totals.cached, meter.totals.recomputed) == (None, None)
+    assert (seen(meter).reuse, seen(meter).reports_reuse) == (None, False)
+
+
+def test_zero_reported_is_known() -> None:
+    meter = Meter()
+    step(meter, "a", 10, 0)
+    assert (meter.totals.cached, meter.totals.recomputed) == (0, 0)
+    assert seen(meter).reports_reuse
+
+
+def test_unknown_prompt_keeps_the_context_it_last_knew(meter: Meter) -> None:
+    step(meter, "a", None, None, None)
+    assert meter.context("a") == 100
+
+
+def test_unknown_output_makes_the_prompt_a_lower_bound() -> None:
+    meter = Meter()
+    step(meter, "a", 10, None, None)
+    assert meter.context("a") == 10
+
+
+def test_step_without_usage_counts_as_a_step(meter: Meter) -> None:
+    meter.begin("a", kept_seat=True)
+    meter.end("a")
+    assert meter.steps("a") == 2
+    assert meter.context("a") == 100
+
+
+def test_agent_that_keeps_its_seat_is_not_cold_even_if_nothing_was_ever_observed() -> None:
+    """Else the counters' hit rate could never be used where replies are not observed."""
+    meter = Meter()
+    meter.begin("a", kept_seat=False)
+    for _ in range(3):
+        meter.begin("a", kept_seat=True)
+    assert seen(meter).cold_share == 0.25
+
+
+def test_cold_share_of_a_tick_without_steps_is_the_last_one(meter: Meter) -> None:
+    assert Meter().annotate(Population(window=1)).cold_share is None
+    meter.reset()
+    assert seen(meter).cold_share == 1.0
+    meter.reset()
+    assert seen(meter).cold_share == 1.0
+    meter.begin("a", kept_seat=True)
+    assert seen(meter).cold_share == 0.0
+
+
+def test_forgotten_agent_is_cold_again(meter: Meter) -> None:
+    meter.forget("a")
+    assert (meter.steps("a"), meter.context("a")) == (0, None)
+    step(meter, "a", 100, 0)
+    assert seen(meter).reuse is None
+    assert meter.totals.recomputed == 0
+
+
+def test_forgetting_keeps_the_totals(meter: Meter) -> None:
+    meter.forget("a")
+    meter.forget("nobody")
+    assert (meter.totals.prompt, meter.totals.output) == (90, 10)
+
+
+def test_ending_what_was_never_begun_changes_nothing() -> None:
+    meter = Meter()
+    meter.end("ghost")
+    assert meter.totals == Meter().totals
