@@ -112,6 +112,11 @@ def _looks(task: Task, rng: random.Random) -> Iterator[str]:
         yield f"grep -n '^class \\|^def \\|    def ' {path} | head -n 120"
     for edit in task.solution:
         yield from _around(task, edit, rng)
+    for path in paths:
+        if (file := task.workspace / path).is_file():
+            lines = file.read_bytes().count(b"\n")
+            for first in range(1, lines, WINDOW_LINES):
+                yield f"sed -n '{first},{first + WINDOW_LINES - 1}p' {path}"
 
 
 def _around(task: Task, edit: Edit, rng: random.Random) -> Iterator[str]:

@@ -27,7 +27,7 @@ STATUS_FD = "{status_fd}"
 HOST_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 """All that the sandbox's programs are started with: inside, ``/proc/1/environ`` shows it."""
 START_TIMEOUT_S = 60.0
-"""For bwrap's first sign of life. 64 starting at once on 2 cores take 2 to 3 s."""
+"""For bwrap's first sign of life: a hundred times what 64 starting at once on 2 busy cores take."""
 CHUNK_BYTES = 65_536
 """What a pipe holds."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.swebench.sandbox import BubblewrapSandboxes, Sandbox, SandboxError
+from benchmarks.swebench.sandbox import BubblewrapSandboxes, CommandResult, Sandbox, SandboxError
 from benchmarks.swebench.sandbox.scratch import Scratch
 
 NAMES = (f"concur-test-{os.getpid()}-{number}" for number in itertools.count())
@@ -35,13 +35,16 @@ def pids(name: str) -> list[int]:
     return found
 
 
-async def file(sandbox: Sandbox, name: str) -> bytes:
-    """The content of a file that a running command will write, once it is there."""
-    while True:
+async def ready(sandbox: Sandbox, task: asyncio.Task[CommandResult]) -> None:
+    """Wait until the command has written the file ``ready``."""
+    while not task.done():
         try:
-            return await sandbox.read(name, limit=100)
+            await sandbox.read("ready", limit=1)
         except SandboxError:
             await asyncio.sleep(0)
+        else:
+            return
+    raise AssertionError(f"ended before it was ready: {task.result()}")
 
 
 @pytest.mark.parametrize(("command", "code"), [("true", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill $$", 143)])
@@ -71,13 +74,13 @@ async def test_a_flood_of_output_is_killed_at_the_limit(tight: Sandbox) -> None:
 
 
 async def test_endless_output_below_the_limit_ends_at_the_timeout(sandbox: Sandbox) -> None:
-    result = await sandbox.run("while :; do echo x; sleep 0.01; done", timeout=0.3)
+    result = await sandbox.run("while :; do echo x; sleep 0.01; done", timeout=1.5)
     assert (result.exit_code, result.timed_out, result.truncated) == (None, True, False)
     assert result.output.startswith("x\n")
 
 
 async def test_a_timeout_keeps_the_output_so_far(sandbox: Sandbox) -> None:
-    result = await sandbox.run("echo before; sleep 999", timeout=0.3)
+    result = await sandbox.run("echo before; sleep 999", timeout=1.5)
     assert (result.output, result.timed_out) == ("before\n", True)
 
 
@@ -109,7 +112,7 @@ async def test_a_cancel_goes_on_only_when_the_tree_is_dead(sandbox: Sandbox) -> 
     name = next(NAMES)
     command = f"{LEAVES_CHILDREN['own session'].format(name=name)}\necho up > ready; exec -a {name} sleep 999"
     task = asyncio.create_task(sandbox.run(command, timeout=60))
-    await file(sandbox, "ready")
+    await ready(sandbox, task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -132,7 +135,7 @@ async def test_a_cancel_while_starting_leaves_nothing(sandbox: Sandbox, turns: i
 async def test_closing_kills_what_runs_and_its_caller_is_told(sandbox: Sandbox) -> None:
     name = next(NAMES)
     task = asyncio.create_task(sandbox.run(f"echo up > ready; exec -a {name} sleep 999", timeout=60))
-    await file(sandbox, "ready")
+    await ready(sandbox, task)
     await sandbox.close()
     with pytest.raises(SandboxError, match="closed while the command ran"):
         await task
@@ -177,7 +180,7 @@ async def test_leaving_the_factory_removes_everything(template: Path) -> None:
     async with BubblewrapSandboxes() as sandboxes:
         sandbox = await sandboxes.open(template)
         task = asyncio.create_task(sandbox.run("echo up > ready; sleep 999", timeout=60))
-        await file(sandbox, "ready")
+        await ready(sandbox, task)
         root = sandbox._root.parent
     with pytest.raises(SandboxError):
         await task
@@ -206,6 +209,7 @@ def test_a_killed_run_leaves_no_process_and_the_next_run_removes_its_folder(temp
         assert run.stdout is not None
         folder = Path(run.stdout.readline().strip())
         while not (found := pids(name)):
+            assert run.poll() is None
             os.sched_yield()
         inside = os.pidfd_open(found[0])
         run.send_signal(signal.SIGKILL)

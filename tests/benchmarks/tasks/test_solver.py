@@ -23,7 +23,8 @@ def task(project, monkeypatch: pytest.MonkeyPatch) -> Task:
 @pytest.mark.sandbox
 async def test_agents_really_resolve_the_task_unless_they_give_up(task: Task) -> None:
     async with BubblewrapSandboxes(packages=task.packages) as sandboxes:
-        for config, resolved in ((NEVER, True), (ALWAYS, False)):
+        for gives_up, resolved in ((0, True), (1, False)):
+            config = SolverConfig(min_steps=7, max_steps=7, gives_up=gives_up)
             sandbox = await sandboxes.open(task.workspace)
             codes = [
                 (await sandbox.run(call["arguments"]["command"], timeout=60)).exit_code
