@@ -117,7 +117,8 @@ class Run:
         """While the graph works: model calls find their run, and agents begun here are sub-agents."""
         token = _current.set(self)
         # Also for agents that a tool begins on the controller itself: at a window of 1 they would wait for the seat
-        # that this run holds. _limiter is the key under which the core keeps its context; a public way in is wanted.
+        # that this run holds. The core's own variable, as Agent sets it when it is entered: entering is no way for us,
+        # because leaving it ends the agent, and would leave the consumer of a stream inside meanwhile.
         outer = _agent_context.set((self.controller._limiter, self.agent_id))
         try:
             yield
@@ -134,9 +135,10 @@ class Run:
 
     def id_at(self, place: Place) -> str:
         """The id of the agent at a place in this run."""
-        if place.thread_id == self.place.thread_id:
-            return self.agent_id if place.depth <= self.place.depth else place.within(self.base)
-        return place.within(place.thread_id or self.base)
+        if place.thread_id != self.place.thread_id:
+            # Not its thread alone: two runs may each call a helper by one and the same thread.
+            return place.within(f"{self.base}/{place.thread_id}")
+        return self.agent_id if place.depth <= self.place.depth else place.within(self.base)
 
     def unseated(self, member: Member) -> list[Run]:
         """The runs round ``member``, outermost first, whose own agents have had no seat for it to share yet.
@@ -196,7 +198,7 @@ class Run:
 
     def _finish_all(self, outcome: Outcome) -> None:
         # The run's own agent last: it takes its sub-agents with it, and theirs may have outcomes of their own.
-        for member in self.members.values():
+        for member in list(self.members.values()):
             if member.agent_id != self.agent_id:
                 self._finish(member.agent_id, Outcome.FAILED if member.failed else outcome)
         self._finish(self.agent_id, outcome)

@@ -104,7 +104,9 @@ class _Wrapped:
                     run.interrupted |= _asks_person(chunk)
                     yield chunk
             finally:
-                await chunks.aclose()
+                # A dropped stream that was part of a reference cycle has both generators closed by the collector.
+                if not chunks.ag_running:
+                    await chunks.aclose()
 
     @contextlib.contextmanager
     def _run(self, config: RunnableConfig | None) -> Iterator[Run]:

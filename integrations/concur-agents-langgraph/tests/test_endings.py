@@ -13,9 +13,10 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphRecursionError
+from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.runtime import RunControl
 from langgraph.types import interrupt
 
 from concur_agents import AgentEventKind, Controller, Outcome
@@ -157,14 +158,36 @@ async def test_closed_stream_cancels_the_agent(world: Any, engine: Any, make_age
     assert world.lives() == {"t": ["admitted", "paused", "cancelled"]}
 
 
-async def test_dropped_stream_cancels_the_agent(world: Any, engine: Any, make_agent: Any) -> None:
+@pytest.mark.parametrize("cycle", [False, True])
+async def test_dropped_stream_cancels_the_agent(world: Any, engine: Any, make_agent: Any, cycle: bool) -> None:
     engine.script("t", [("echo", {"text": "hi"})], "done")
-    agent = make_agent(world, echo)
-    async for _ in agent.astream(HELLO, on("t"), stream_mode="updates"):
-        break
+    problems: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    held: list[Any] = [make_agent(world, echo).astream(HELLO, on("t"), stream_mode="updates")]
+    await anext(held[0])
+    if cycle:  # the collector then closes our generator and LangGraph's, in any order
+        held.append(held)
+    del held
     gc.collect()
     await world.seen("t", AgentEventKind.FINISHED)
-    assert (world.left(), world.finished) == ({}, {Outcome.CANCELLED: 1})
+    assert (world.left(), world.finished, problems) == ({}, {Outcome.CANCELLED: 1}, [])
+
+
+def test_stream_left_open_when_the_loop_ends_cancels_the_agent(world: Any, engine: Any, caplog: Any) -> None:
+    """The loop then closes our generator and LangGraph's side by side, and the second to come finds it done."""
+    engine.script("t", [("echo", {"text": "hi"})], "done")
+    held = []
+
+    async def main() -> None:
+        async with engine.model() as model:
+            middleware = [ConcurMiddleware(world.controller)]
+            agent = wrap(create_agent(model, [echo], middleware=middleware), world.controller)
+            held.append(agent.astream(HELLO, on("t"), stream_mode="updates"))
+            await anext(held[0])
+
+    asyncio.run(main())
+    assert not [record for record in caplog.records if "_Wrapped" in record.getMessage()]
+    assert world.lives() == {"t": ["admitted", "paused", "cancelled"]}
 
 
 async def test_stream_that_is_never_begun_is_nobody(world: Any, make_agent: Any) -> None:
@@ -201,6 +224,21 @@ async def test_cancel_of_a_batch_ends_the_queued_and_the_running(world: Any, eng
     engine.go_on()
     assert (world.left(), world.seated) == ({}, 0)
     assert world.lives() == {"t0": ["admitted", "paused", "cancelled"]}
+
+
+async def test_drained_run_cancels_the_agent(world: Any, engine: Any, make_agent: Any) -> None:
+    control = RunControl()
+
+    @tool
+    async def shut_down(text: str) -> str:
+        """Ask the run to stop at its next boundary."""
+        control.request_drain()
+        return text
+
+    engine.script("t", [("shut_down", {"text": "hi"})], "done")
+    with pytest.raises(GraphDrained):
+        await make_agent(world, shut_down).ainvoke(HELLO, on("t"), control=control)
+    assert world.lives() == {"t": ["admitted", "paused", "cancelled"]}
 
 
 def test_sync_success(world: Any, engine: Any, make_agent: Any) -> None:

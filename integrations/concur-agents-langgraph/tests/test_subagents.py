@@ -90,8 +90,10 @@ async def test_helpers_started_together_in_one_tool_are_different(world: Any, en
     assert world.finished == {Outcome.COMPLETED: 4}
 
 
-async def test_failed_helper_fails_alone(world: Any, engine: Any, make_agent: Any) -> None:
-    helper = make_agent(world)
+@pytest.mark.parametrize("wrapped", [True, False])
+async def test_failed_helper_fails_alone(world: Any, engine: Any, make_agent: Any, model: Any, wrapped: bool) -> None:
+    helper: Any = create_agent(model, middleware=[ConcurMiddleware(world.controller)])
+    helper = wrap(helper, world.controller) if wrapped else helper
 
     @tool
     async def ask(text: str) -> str:
@@ -165,14 +167,16 @@ async def test_deepagents_sub_agents_count_as_children(world: Any, engine: Any, 
     spec = {"name": "sub", "description": "d", "system_prompt": "s", "tools": [look], "model": model_for("sub")}
     sub_concur = ConcurMiddleware(world.controller, session_header=None)
     concur = ConcurMiddleware(world.controller)
-    boss = create_deep_agent(model=model, middleware=[concur], subagents=[{**spec, "middleware": [sub_concur]}])
+    boss = create_deep_agent(
+        model=model, tools=[look], middleware=[concur], subagents=[{**spec, "middleware": [sub_concur]}]
+    )
     task = ("task", {"description": "look", "subagent_type": "sub"})
-    engine.script("boss", [task, task], "done")
+    engine.script("boss", [task, task], [("look", {"text": "are they gone?"})], "done")
     result = await wrap(boss, world.controller).ainvoke(HELLO, on("boss"))
     assert result["messages"][-1].content == "done"
-    assert [set(each.values()) for each in seen] == [{None, "boss"}] * 2
+    assert [sorted(map(str, each.values())) for each in seen] == [["None", "boss", "boss"]] * 2 + [["None"]]
     lives = world.lives()
-    assert lives.pop("boss") == ["admitted", "paused", "resumed", "paused", "completed"]
+    assert lives.pop("boss") == ["admitted", "paused", "resumed", "paused", "resumed", "paused", "completed"]
     assert list(lives.values()) == [["admitted", "paused", "resumed", "paused", "completed"]] * 2
 
 
@@ -206,6 +210,7 @@ async def test_background_helper_outlives_its_boss(
     """Wrapped it is an agent of its own from then on; else it goes on without Concur. Nothing is left of either."""
     boss_done = asyncio.Event()
     tasks = []
+    name = "helper" if wrapped else "boss/helper"
 
     @tool
     async def wait(text: str) -> str:
@@ -220,10 +225,10 @@ async def test_background_helper_outlives_its_boss(
     async def start(text: str) -> str:
         """Start the helper."""
         tasks.append(asyncio.create_task(helper.ainvoke(HELLO, on("helper"))))
-        await world.seen("helper", AgentEventKind.PAUSED)
+        await world.seen(name, AgentEventKind.PAUSED)
         return text
 
-    engine.script("helper", [("wait", {"text": "hi"})], "helped")
+    engine.script(name, [("wait", {"text": "hi"})], "helped")
     engine.script("boss", [("start", {"text": "hi"})], "done")
     await make_agent(world, start).ainvoke(HELLO, on("boss"))
     boss_done.set()
