@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+from collections.abc import Iterator
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Final, Self
+from urllib.parse import quote
 
 from concur_agents.errors import UnknownAgentError
 from concur_agents.limiter import Limiter, Request
 from concur_agents.samples import Outcome
 from concur_agents.usage import TokenUsage
 
-__all__ = ["INHERIT", "Agent", "Inherit", "Step", "SyncAgent", "SyncStep", "outcome_of"]
+__all__ = [
+    "INHERIT",
+    "SESSION_HEADER",
+    "Agent",
+    "Inherit",
+    "Step",
+    "SyncAgent",
+    "SyncStep",
+    "header_value",
+    "outcome_of",
+]
+
+SESSION_HEADER: Final = "X-Session-ID"
+"""Names the agent to engine, router or gateway."""
+# What HTTP allows in a header's value, and what any server will log without harm; an agent's id may hold anything.
+_PLAIN = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
 
 class Inherit(enum.Enum):
@@ -34,6 +52,11 @@ def outcome_of(error: BaseException | None) -> Outcome:
     return Outcome.FAILED if isinstance(error, Exception) else Outcome.CANCELLED
 
 
+def header_value(agent_id: str) -> str:
+    """The id as a header's value: plain ids as they are, anything else percent-encoded."""
+    return quote(agent_id, safe=_PLAIN)
+
+
 class _AgentBase:
     """One agent of one controller. Use ``Controller.agent`` or ``Controller.sync.agent``."""
 
@@ -48,7 +71,7 @@ class _AgentBase:
     @property
     def headers(self) -> dict[str, str]:
         """HTTP headers that tell engine, router or gateway whose request it is."""
-        return {"X-Session-ID": self.agent_id}
+        return {SESSION_HEADER: header_value(self.agent_id)}
 
     def finish(self, outcome: Outcome = Outcome.COMPLETED) -> bool:
         """End the agent now instead of at its context's exit; idempotent."""
@@ -60,6 +83,18 @@ class _AgentBase:
             return self._limiter.park(self.agent_id)
         except UnknownAgentError:
             return False
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Have agents that are begun in the body be sub-agents of this one, without beginning or ending it itself.
+
+        For adapters whose framework ends an agent elsewhere than it runs it; entering the agent does this too.
+        """
+        token = _current.set((self._limiter, self.agent_id))
+        try:
+            yield
+        finally:
+            _current.reset(token)
 
     def _enter(self) -> None:
         self._limiter.enter(self.agent_id)

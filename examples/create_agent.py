@@ -3,13 +3,13 @@
 import asyncio
 import os
 
-from concur_agents_langgraph import ConcurMiddleware, wrap
 from langchain.agents import create_agent
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from concur_agents import Controller
 from concur_agents.engines import SGLang
+from concur_agents_langgraph import ConcurMiddleware, wrap
 
 URL = os.environ.get("CONCUR_ENGINE_URL", "http://127.0.0.1:30000")
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 
-from concur_agents_langgraph import add_concur, session_headers
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
@@ -11,6 +10,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 
 from concur_agents import Controller
 from concur_agents.engines import SGLang
+from concur_agents_langgraph import add_concur, session_headers
 
 URL = os.environ.get("CONCUR_ENGINE_URL", "http://127.0.0.1:30000")
 

@@ -19,8 +19,9 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from concur_agents import Controller
+from concur_agents.agents import SESSION_HEADER, header_value
 from concur_agents_langgraph.generation import Generation
-from concur_agents_langgraph.models import SESSION_HEADER, header_value, reply_usage
+from concur_agents_langgraph.models import reply_usage
 from concur_agents_langgraph.runs import current_run, session_id
 from concur_agents_langgraph.wrapping import wrap
 

@@ -10,8 +10,9 @@ from langchain.agents.middleware.types import ModelCallResult
 from langgraph.config import get_config
 
 from concur_agents import Controller
+from concur_agents.agents import SESSION_HEADER
 from concur_agents_langgraph.generation import Generation
-from concur_agents_langgraph.models import SESSION_HEADER, prepared, reply_usage
+from concur_agents_langgraph.models import prepared, reply_usage
 from concur_agents_langgraph.runs import current_run
 
 __all__ = ["ConcurMiddleware"]

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from langchain.agents.middleware import ModelRequest
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langgraph.types import Command
 
-__all__ = ["SESSION_HEADER", "header_value", "prepared", "reply_usage"]
+from concur_agents.agents import header_value
 
-SESSION_HEADER = "X-Session-ID"
-# What HTTP allows in a header's value, and what any server will log without harm; a thread_id may hold anything.
-_PLAIN = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
-
-
-def header_value(agent_id: str) -> str:
-    """The id as a header's value: plain ids as they are, anything else percent-encoded."""
-    return quote(agent_id, safe=_PLAIN)
+__all__ = ["prepared", "reply_usage"]
 
 
 def prepared(request: ModelRequest[Any], agent_id: str, header: str | None) -> ModelRequest[Any]:

@@ -19,7 +19,6 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp, GraphDrained, GraphInterrupt
 
 from concur_agents import Controller, LifecycleError, Outcome, UnknownAgentError
-from concur_agents.agents import _current as _agent_context
 from concur_agents.agents import outcome_of
 from concur_agents_langgraph.errors import NotWrappedError
 from concur_agents_langgraph.faults import Faults
@@ -116,14 +115,12 @@ class Run:
     def inside(self) -> Iterator[None]:
         """While the graph works: model calls find their run, and agents begun here are sub-agents."""
         token = _current.set(self)
-        # Also for agents that a tool begins on the controller itself: at a window of 1 they would wait for the seat
-        # that this run holds. The core's own variable, as Agent sets it when it is entered: entering is no way for us,
-        # because leaving it ends the agent, and would leave the consumer of a stream inside meanwhile.
-        outer = _agent_context.set((self.controller._limiter, self.agent_id))
         try:
-            yield
+            # Also for agents that a tool begins on the controller itself: at a window of 1 they would wait for the seat
+            # that this run holds.
+            with self.controller.agent(self.agent_id).inside():
+                yield
         finally:
-            _agent_context.reset(outer)
             _current.reset(token)
 
     def member(self, config: RunnableConfig) -> Member:

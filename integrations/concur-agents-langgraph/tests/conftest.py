@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import httpx2
 import pytest
-from concur_agents_langgraph import ConcurMiddleware, wrap
 from langchain.agents import create_agent
 from langchain_core.tools import BaseTool
 from langchain_openai import ChatOpenAI
@@ -18,6 +17,7 @@ from langchain_openai import ChatOpenAI
 from concur_agents import AgentEvent, AgentEventKind, Controller, EventStream, FixedWindow, Outcome
 from concur_agents.emulator import Emulator, ServiceConfig
 from concur_agents.testing import ScriptedReader
+from concur_agents_langgraph import ConcurMiddleware, wrap
 
 
 class Engine:

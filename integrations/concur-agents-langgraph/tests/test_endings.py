@@ -8,7 +8,6 @@ import gc
 from typing import Any
 
 import pytest
-from concur_agents_langgraph import ConcurMiddleware, add_concur, session_headers, wrap
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.tools import tool
@@ -21,6 +20,7 @@ from langgraph.types import interrupt
 
 from concur_agents import AgentEventKind, Controller, Outcome
 from concur_agents.testing import AdapterContract, Ending
+from concur_agents_langgraph import ConcurMiddleware, add_concur, session_headers, wrap
 
 HELLO: Any = {"messages": [("user", "hello")]}
 TOO_LONG: Any = {"messages": [("user", "word " * 40_000)]}  # beyond the emulated pool: HTTP 400

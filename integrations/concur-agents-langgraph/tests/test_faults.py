@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 import pytest
-from concur_agents_langgraph import wrap
 from langchain.agents import create_agent
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -14,6 +13,7 @@ from langgraph.types import interrupt
 
 from concur_agents import Controller
 from concur_agents.agents import Step
+from concur_agents_langgraph import wrap
 
 HELLO: Any = {"messages": [("user", "hello")]}
 

@@ -7,14 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from concur_agents_langgraph import (
-    NotWrappedError,
-    add_concur,
-    pause_node,
-    resume_node,
-    session_headers,
-    wrap,
-)
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -24,6 +16,14 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, Send
 
 from concur_agents import Outcome
+from concur_agents_langgraph import (
+    NotWrappedError,
+    add_concur,
+    pause_node,
+    resume_node,
+    session_headers,
+    wrap,
+)
 
 HELLO: Any = {"messages": [("user", "hello")]}
 TWO_STEPS = ["admitted", "paused", "resumed", "paused", "completed"]

@@ -7,13 +7,14 @@ import uuid
 from typing import Any
 
 import pytest
-from concur_agents_langgraph import ConcurMiddleware, NotWrappedError, wrap
 from langchain.agents import create_agent
 from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
+
+from concur_agents_langgraph import ConcurMiddleware, NotWrappedError, wrap
 
 HELLO: Any = {"messages": [("user", "hello")]}
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from concur_agents_langgraph.models import header_value, prepared, reply_usage
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from langgraph.types import Command
+
+from concur_agents.agents import header_value
+from concur_agents_langgraph.models import prepared, reply_usage
 
 USAGE: Any = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
 REPLY = AIMessage("hi", usage_metadata=USAGE)

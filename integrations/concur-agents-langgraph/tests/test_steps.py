@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from concur_agents_langgraph import ConcurMiddleware, wrap
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware, ModelRetryMiddleware
 from langchain.agents.structured_output import ToolStrategy
@@ -17,6 +16,7 @@ from pydantic import BaseModel
 
 from concur_agents import AgentEventKind, Controller, Decision, EngineSample, Outcome, Population, Reason
 from concur_agents.testing import ScriptedReader
+from concur_agents_langgraph import ConcurMiddleware, wrap
 
 HELLO: Any = {"messages": [("user", "hello")]}
 

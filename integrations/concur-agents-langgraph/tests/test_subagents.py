@@ -7,7 +7,6 @@ from typing import Any
 
 import openai
 import pytest
-from concur_agents_langgraph import ConcurMiddleware, wrap
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain_core.tools import tool
@@ -16,6 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from concur_agents import AgentEventKind, Outcome
+from concur_agents_langgraph import ConcurMiddleware, wrap
 
 HELLO: Any = {"messages": [("user", "hello")]}
 WHOLE = ["admitted", "paused", "completed"]
