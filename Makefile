@@ -15,13 +15,13 @@ bench: setup sandbox  ## SWE-style agents against the embedded engine, with and 
 	@$(BIN)/python -m benchmarks.swebench run $(ARGS)
 
 bench-fits: setup sandbox  ## the same with a pool in which everything fits: Concur must not slow it down
-	@$(BIN)/python -m benchmarks.swebench run --fits $(ARGS)
+	@$(BIN)/python -m benchmarks.swebench run --pool-tokens 1000000 --arms uncontrolled,concur $(ARGS)
 
 bench-overhead: setup  ## what one step through Concur costs, beside anyio.CapacityLimiter
 	@$(BIN)/python -m benchmarks.overhead $(ARGS)
 
 bench-real: setup  ## real SGLang on this CPU (installs 3.4 GB once, about 9 minutes): measure, fit the emulator, compare
-	@$(BIN)/python -m benchmarks.real all $(ARGS)
+	@$(BIN)/python -m benchmarks.real run $(ARGS)
 
 test: setup sandbox lint  ## everything that must hold before a change lands
 	@$(BIN)/pytest $(ARGS)

@@ -1,0 +1,89 @@
+"""The README's tables, from the records under ``results/``: ``python -m benchmarks.tables``.
+
+A table stands between ``<!-- results:NAME -->`` and ``<!-- /results:NAME -->`` and is made of ``results/NAME.json``
+alone; a test holds the README to it, so that no figure is typed by hand. To measure again, run the command under it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.real.record import Record
+from benchmarks.real.table import markdown
+
+__all__ = ["filled", "table"]
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "README.md",)
+
+_COMMANDS = {
+    "swebench": "make bench ARGS='--repeats 3'",
+    "fits": "make bench-fits ARGS='--repeats 3'",
+    "real": "make bench-real",
+}
+_MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
+
+
+def table(name: str) -> str:
+    """The Markdown of one record; a line that says so where there is none yet."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return f"*Not measured yet: `{_COMMANDS[name]}`.*\n"
+    data = json.loads(path.read_text())
+    body = markdown(Record.load(path)) if name == "real" else "\n".join(_swebench(data)) + "\n"
+    return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
+
+
+def filled(page: str) -> str:
+    """``page`` with every marked table made anew."""
+    return _MARKED.sub(lambda match: f"{match[1]}\n{table(match[2])}\n{match[3]}", page)
+
+
+def _swebench(summary: Mapping[str, Any]) -> Iterator[str]:
+    yield "| arm | makespan s | speed-up | hit rate | recomputed tokens | resolved | lost |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for name, arm in summary["arms"].items():
+        yield (
+            f"| `{name}` | {arm['makespan_s']:.1f} | {_speedup(arm['speedup'])} | {arm['hit_rate']:.0%} "
+            f"| {arm['recomputed_tokens']:,} | {arm['resolved']} of {arm['agents']} | {arm['lost']} |"
+        )
+    yield ""
+    config, arms = summary["config"], summary["arms"]
+    first = arms.get("uncontrolled") or next(iter(arms.values()))
+    share = first["peak_context_tokens"] / first["capacity_tokens"]
+    yield (
+        f"- {first['agents']} LangGraph agents with a bash tool in bubblewrap sandboxes, {len(summary['tasks'])} tasks "
+        f"built from PyPI, {first['steps']} generations; replies scripted (seed {config['seed']}), commands and tests "
+        f"real."
+    )
+    yield (
+        f"- Embedded engine, preset `{config['preset']}`, clock {config['speedup']:g}x, pool {config['pool_tokens']:,} "
+        f"tokens; at the peak the contexts would fill it {share:.1f} times. Makespan in wall seconds on 2 cores."
+    )
+    yield (
+        f"- Medians of {config['repeats']} interleaved repeats; speed-up within each repeat: median (lowest..highest)."
+    )
+
+
+def _speedup(spread: Mapping[str, float] | None) -> str:
+    return "?" if spread is None else f"{spread['median']:.2f} ({spread['min']:.2f}..{spread['max']:.2f})"
+
+
+def main() -> None:
+    """Write the tables into their pages."""
+    for path in PAGES:
+        before = path.read_text()
+        after = filled(before)
+        if after != before:
+            path.write_text(after)
+            sys.stdout.write(f"{path.name}: tables renewed\n")
+
+
+if __name__ == "__main__":
+    main()
