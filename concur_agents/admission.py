@@ -1,7 +1,7 @@
 """Who holds a seat: the synchronous state machine behind admit, pause and resume.
 
 No clock, no asyncio, no I/O, no lock: the controller calls it under its own lock, the tests and the lab call it bare.
-Every operation is O(1) but :meth:`Admission.set_window` when it shrinks, which sorts the seated.
+Every operation is O(1) for each agent it moves, but :meth:`Admission.set_window` when it shrinks sorts the seated.
 
 Rules
     * A *family* (an agent and the sub-agents it started) shares one seat, so a sub-agent never waits behind its own

@@ -54,7 +54,7 @@ def outcome_of(error: BaseException | None) -> Outcome:
 
 def header_value(agent_id: str) -> str:
     """The id as a header's value: plain ids as they are, anything else percent-encoded."""
-    return quote(agent_id, safe=_PLAIN)
+    return quote(agent_id, safe=_PLAIN, errors="surrogatepass")  # half a character is an id too
 
 
 class _AgentBase:
@@ -94,7 +94,8 @@ class _AgentBase:
         try:
             yield
         finally:
-            _current.reset(token)
+            with contextlib.suppress(ValueError):  # left in another context than entered: nothing to restore
+                _current.reset(token)
 
     def _enter(self) -> None:
         self._limiter.enter(self.agent_id)

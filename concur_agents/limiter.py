@@ -45,7 +45,7 @@ class Request:
 
 
 class Limiter(Turns):
-    """Seats of all agents, and their tokens, under one lock that is held for microseconds.
+    """Seats of all agents, and their tokens, under one lock: held for microseconds, longer only to list or move many.
 
     Args:
         window: first window, in agents.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import enum
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
@@ -31,10 +32,10 @@ class ManualClock:
         """Let time pass.
 
         Raises:
-            ValueError: ``seconds`` is negative.
+            ValueError: ``seconds`` is negative, or no finite number.
         """
-        if seconds < 0:
-            raise ValueError(f"ManualClock: seconds must be >= 0, got {seconds!r}")
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"ManualClock: seconds must be a finite number >= 0, got {seconds!r}")
         self._now += seconds
 
 
@@ -48,19 +49,21 @@ class ScriptedReader:
     def __init__(self, samples: Iterable[EngineSample | Exception] = ()) -> None:
         self._script = list(samples)
         self._lock = threading.Lock()
+        self._next = 0
         self.reads = 0
         """Readings taken so far."""
         self.closed = False
 
     def add(self, *samples: EngineSample | Exception) -> None:
-        """Append to the script."""
+        """Append to the script: what is added is read next once the script so far is through."""
         with self._lock:
             self._script += samples
 
     def read(self, timeout: float) -> EngineSample:  # noqa: ARG002 - a reader's signature
         """The next line of the script."""
         with self._lock:
-            line = self._script[min(self.reads, len(self._script) - 1)] if self._script else EngineSample()
+            line = self._script[min(self._next, len(self._script) - 1)] if self._script else EngineSample()
+            self._next = min(self._next + 1, len(self._script))
             self.reads += 1
         if isinstance(line, Exception):
             raise line

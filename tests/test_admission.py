@@ -1,13 +1,10 @@
-"""The admission state machine: rules one by one, then all of them against a model."""
+"""The admission state machine, rule by rule (``test_admission_machine.py`` has them all at once)."""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from concur_agents.admission import Admission
 from concur_agents.errors import UnknownAgentError
@@ -215,6 +212,67 @@ def test_withdrawing_returns_a_parked_agent_to_parked() -> None:
     assert admission.state("a") is AgentState.PARKED
 
 
+def test_withdrawing_the_request_a_family_came_back_for_gives_its_seat_to_the_next() -> None:
+    admission = Admission(1)
+    admission.request("parent")
+    admission.park("parent")
+    admitted(admission, "holder", "next")
+    admission.request("child", "parent")
+    admission.finish("holder")
+    assert admission.take_granted() == ["child"]
+    admission.withdraw("child")
+    assert admission.take_granted() == ["next"]
+    assert admission.state("parent") is AgentState.PARKED
+
+
+def test_withdrawing_on_a_seat_that_was_kept_keeps_it() -> None:
+    admission = Admission(1)
+    admission.request("parent")
+    admission.pause("parent")
+    admission.request("child", "parent")
+    admission.withdraw("child")
+    admission.request("parent")
+    admission.withdraw("parent")
+    assert admission.state("parent") is AgentState.IN_TOOL
+    assert list(admission) == ["parent"]
+
+
+def test_withdrawn_agent_with_sub_agents_stays_known_until_it_finishes() -> None:
+    admission = Admission(1)
+    admitted(admission, "holder", "parent")
+    admission.request("child", "parent")
+    admission.withdraw("parent")
+    assert "parent" in admission
+    assert admission.finish("parent") == ("child", "parent")
+
+
+def test_parked_families_are_told_in_order_and_once() -> None:
+    admission = Admission()
+    for agent in "abcd":
+        admission.request(agent)
+    admission.pause("b")
+    admission.pause("c")
+    admission.set_window(1)
+    assert admission.take_parked() == ["b", "c"]
+    admission.pause("d")
+    assert admission.take_parked() == ["d"]
+    assert admission.take_parked() == []
+
+
+def test_finishing_and_withdrawing_above_the_window_are_no_parking() -> None:
+    admission = Admission(1)
+    admitted(admission, "a", "b", "c")
+    admission.pause("a")
+    admission.set_window(3)
+    admission.pause("b")
+    admission.request("b")
+    admission.set_window(1)
+    admission.finish("b")
+    admission.withdraw("c")
+    assert admission.take_parked() == []
+    assert list(admission) == ["a"]
+
+
 @pytest.mark.parametrize("operation", ["pause", "park", "state", "parent"])
 def test_operations_on_unknown_agents_name_the_agent(operation: str) -> None:
     with pytest.raises(UnknownAgentError, match="'ghost' was never admitted"):
@@ -226,133 +284,3 @@ def test_an_id_may_be_used_again_after_its_agent_finished() -> None:
     admission.request("a")
     admission.finish("a")
     assert admission.request("a")
-
-
-AGENTS = st.sampled_from([f"agent{number}" for number in range(12)])
-WINDOWS = st.one_of(st.integers(0, 8), st.floats(0, 8), st.just(math.inf))
-
-
-class AdmissionMachine(RuleBasedStateMachine):
-    """Random lives of up to 12 agents and their sub-agents, checked against the rules after every step."""
-
-    @initialize(window=WINDOWS)
-    def start(self, window: float) -> None:
-        self.admission = Admission(window)
-        self.told: set[str] = set()  # who was told to generate, and has not paused, finished or withdrawn
-        self.queued: list[str] = []  # who was told to wait, in order
-
-    def hear(self) -> None:
-        """What the controller does after each operation: wake whom a seat was granted."""
-        for agent in self.admission.take_granted():
-            assert agent in self.queued, f"{agent} was granted twice, or without asking"
-            self.queued.remove(agent)
-            self.told.add(agent)
-
-    @rule(agent=AGENTS, parent=st.none() | AGENTS)
-    def request(self, agent: str, parent: str | None) -> None:
-        seats_before, was_told = self.seated(), agent in self.told
-        granted = self.admission.request(agent, parent if parent != agent else None)
-        assert not was_told or granted
-        if granted:
-            self.told.add(agent)
-            # Granted at once: on a seat its family had, or on one that fits the window.
-            assert self.seated() in (seats_before, seats_before + 1)
-            assert self.seated() == seats_before or self.seated() <= self.limit()
-        elif agent not in self.queued:
-            assert self.seated() >= self.limit()
-            self.queued.append(agent)
-        self.hear()
-
-    @rule(agent=AGENTS)
-    def pause(self, agent: str) -> None:
-        if agent in self.admission:
-            assert self.admission.pause(agent) == (agent in self.told)
-            self.told.discard(agent)
-            self.hear()
-
-    @rule(agent=AGENTS)
-    def park(self, agent: str) -> None:
-        if agent in self.admission:
-            self.admission.park(agent)
-            self.told.discard(agent)
-            self.hear()
-
-    @rule(agent=AGENTS)
-    def withdraw(self, agent: str) -> None:
-        if agent in self.told or agent in self.queued:
-            self.admission.withdraw(agent)
-            self.told.discard(agent)
-            self.queued = [each for each in self.queued if each != agent]
-            self.hear()
-
-    @rule(agent=AGENTS)
-    def finish(self, agent: str) -> None:
-        known = agent in self.admission
-        ended = self.admission.finish(agent)
-        assert bool(ended) == known
-        self.told -= set(ended)
-        self.queued = [each for each in self.queued if each not in ended]
-        self.hear()
-
-    @rule(window=WINDOWS)
-    def set_window(self, window: float) -> None:
-        told_before = set(self.told)
-        self.admission.set_window(window)
-        self.hear()
-        assert told_before <= self.told, "a shrink interrupted a generation"
-
-    @precondition(lambda self: self.queued)
-    @rule()
-    def drain(self) -> None:
-        """Whatever happened, everyone queued is served once those before them finish; parked before new."""
-        while self.queued:
-            states = {agent: self.admission.state(agent) for agent in self.queued}
-            assert self.told or self.in_tool(), "agents wait, and nobody holds a seat"
-            self.admission.finish(next(iter(self.told or self.in_tool())))
-            self.told &= set(self.admission)
-            self.queued = [each for each in self.queued if each in self.admission]
-            before = list(self.queued)
-            self.hear()
-            served = [agent for agent in before if agent not in self.queued]
-            if any(states[agent] is AgentState.WAITING for agent in served):
-                assert not any(self.admission.state(each) is AgentState.RETURNING for each in self.queued)
-
-    @invariant()
-    def what_agents_were_told_is_what_admission_holds(self) -> None:
-        states = {agent: self.admission.state(agent) for agent in self.admission}
-        assert {agent for agent, state in states.items() if state is AgentState.GENERATING} == self.told
-        waiting = (AgentState.WAITING, AgentState.RETURNING)
-        assert {agent for agent, state in states.items() if state in waiting} == set(self.queued)
-
-    @invariant()
-    def seats_exceed_the_window_only_until_a_boundary(self) -> None:
-        over = self.seated() - self.limit()
-        assert self.admission.over == max(0, over)
-        if over > 0:
-            # Every seat above the window is in mid-generation: nobody in a tool kept one above it.
-            youngest_first = self.admission.population().generating
-            assert youngest_first >= over
-
-    @invariant()
-    def no_seat_is_idle_while_someone_waits(self) -> None:
-        assert not self.queued or self.seated() >= self.limit()
-
-    @invariant()
-    def counts_add_up(self) -> None:
-        population = self.admission.population()
-        assert population.seated == population.generating + population.in_tool
-        assert min(population.seated, population.in_tool, population.parked, population.waiting) >= 0
-        assert bool(len(self.admission)) == bool(population.seated + population.parked + population.waiting)
-
-    def seated(self) -> int:
-        return self.admission.population().seated
-
-    def limit(self) -> float:
-        return max(1, math.floor(self.admission.window)) if math.isfinite(self.admission.window) else math.inf
-
-    def in_tool(self) -> set[str]:
-        return {agent for agent in self.admission if self.admission.state(agent) is AgentState.IN_TOOL}
-
-
-TestAdmissionMachine = AdmissionMachine.TestCase
-TestAdmissionMachine.settings = settings(max_examples=1000, stateful_step_count=50, deadline=None)

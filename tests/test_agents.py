@@ -151,8 +151,30 @@ async def test_odd_ids_are_ids(concur: Controller, agent_id: str) -> None:
         assert concur.agents()[0].agent_id == agent_id
 
 
-def test_headers_carry_the_id(concur: Controller) -> None:
-    assert concur.agent("a").headers == {"X-Session-ID": "a"}
+@pytest.mark.parametrize(
+    ("agent_id", "value"),
+    [
+        ("task-17_a.b/c:d", "task-17_a.b/c:d"),
+        ("a b", "a%20b"),
+        ("100%", "100%25"),
+        ("x\r\nX-Evil: 1", "x%0D%0AX-Evil:%201"),
+        ("é", "%C3%A9"),
+        ("\ud800", "%ED%A0%80"),
+    ],
+)
+def test_headers_carry_the_id_as_http_allows_it(concur: Controller, agent_id: str, value: str) -> None:
+    assert concur.agent(agent_id).headers == {"X-Session-ID": value}
+
+
+async def test_inside_makes_an_agent_the_parent_of_what_is_made_there_and_neither_begins_nor_ends_it(
+    concur: Controller,
+) -> None:
+    agent = concur.agent("a")
+    await one_step(agent)
+    with agent.inside():
+        assert concur.agent().parent == "a"
+    assert concur.agent().parent is None
+    assert state(concur, "a") is AgentState.IN_TOOL
 
 
 async def test_finish_inside_the_context_wins_over_its_exit(concur: Controller) -> None:
@@ -323,3 +345,13 @@ async def test_agents_that_run_when_the_controller_closes_end_in_peace(concur: C
     assert concur.stats().finished == {Outcome.CANCELLED: 1}
     with pytest.raises(ControllerClosedError):
         await one_step(agent)
+
+
+async def test_inside_may_be_left_in_another_context(concur: Controller) -> None:
+    async def stream() -> Any:
+        with concur.agent("a").inside():
+            yield 1
+
+    chunks = stream()
+    await anext(chunks)
+    await asyncio.create_task(chunks.aclose())

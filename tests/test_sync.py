@@ -40,7 +40,7 @@ def one_step(agent: SyncAgent) -> None:
 
 def wait_until_queued(concur: Controller, count: int = 1) -> None:
     """Blocked threads cannot tell that they are; the controller can."""
-    for _ in range(10_000_000):
+    for _ in range(1_000_000):
         if concur.stats().population.waiting == count:
             return
     raise AssertionError("nobody came to wait")
@@ -135,14 +135,14 @@ def test_park_and_finish(concur: Controller) -> None:
     assert concur.stats().finished == {Outcome.FAILED: 1}
 
 
-async def test_threads_and_event_loop_queue_in_one_line(concur: Controller, until: Any) -> None:
+async def test_threads_and_event_loop_queue_in_one_line(concur: Controller, until: Any, spawn: Any) -> None:
     await concur.admit("holder")
-    thread = asyncio.create_task(asyncio.to_thread(concur.sync.admit, "thread"))
+    thread = spawn(concur.sync.admit, "thread")
     wait_until_queued(concur)
     task = asyncio.create_task(concur.admit("task"))
     await until(lambda: concur.stats().population.waiting == 2)
     concur.finish("holder")
-    await thread
+    await asyncio.wrap_future(thread)
     assert not task.done()
     concur.finish("thread")
     await task

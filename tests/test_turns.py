@@ -159,6 +159,29 @@ def test_operation_told_while_another_thread_delivers_is_delivered_by_that_threa
     assert second.done()
 
 
+def test_what_is_told_just_as_the_delivery_ends_is_delivered_too(log: Log) -> None:
+    first, second = Waiter(), Waiter()
+
+    class Sneaky:
+        """A lock that another thread finds taken just before it is given back."""
+
+        def __init__(self) -> None:
+            self.taken = False
+
+        def acquire(self, *, blocking: bool) -> bool:
+            free, self.taken = not self.taken, True
+            return free
+
+        def release(self) -> None:
+            if not second.done():
+                log.wake_up(second)
+            self.taken = False
+
+    log._delivering = Sneaky()  # type: ignore[assignment]
+    log.wake_up(first)
+    assert second.done()
+
+
 def test_events_of_many_threads_are_heard_in_the_order_they_happened(log: Log) -> None:
     stream = EventStream(100_000, log.streams.remove)
     log.streams.append(stream)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.real.process import members, serve
+from benchmarks.real.process import serve
+from benchmarks.real.warden import members
 from benchmarks.real.wire import EngineError
 
 FAKE = Path(__file__).with_name("fake_server.py")
@@ -63,7 +63,7 @@ def start(pipe, tmp_path):
 
 async def test_server_and_child_end_when_the_block_is_left(start, pipe):
     async with start() as server:
-        assert len(members(server.sid)) == 2
+        assert len(members(server.sid)) == 3  # warden, server, child
     pipe.wait_for_the_end()
     assert members(server.sid) == []
 
@@ -147,20 +147,27 @@ async def test_one_that_is_never_ready_is_given_up_and_ended(start, pipe):
 
 
 async def test_a_program_that_is_not_there_is_said_so(tmp_path):
-    with pytest.raises(EngineError, match=r"no-such-program"):
+    with pytest.raises(EngineError, match=r"(?s)exit code 1.*no-such-program"):
         async with serve(
             ["/no-such-program"], environment=os.environ, log=tmp_path / "log", ready=lambda: False, start_s=60.0
         ):
             pytest.fail("it cannot be ready")
 
 
+async def test_they_end_when_the_warden_itself_is_killed(start, pipe):
+    async with start("deaf", stop_s=0.1) as server:
+        os.kill(server.sid, signal.SIGKILL)
+    pipe.wait_for_the_end()
+
+
 async def test_a_server_that_dies_later_is_noticed_when_asked(start, pipe):
     async with start() as server:
         server.check()
-        os.kill(server.sid, signal.SIGTERM)
+        _, leader, _ = sorted(members(server.sid))
+        os.kill(leader, signal.SIGKILL)
         pipe.wait_for_the_end()
         server._process.wait()
-        with pytest.raises(EngineError, match="ended with exit code 0"):
+        with pytest.raises(EngineError, match="ended with exit code 137"):
             server.check()
 
 
@@ -180,10 +187,7 @@ cli._run(run(*sys.argv[1:]))
 """
 
 
-KILL = pytest.param(signal.SIGKILL, marks=pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv"))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, KILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_they_end_when_the_benchmark_is_told_to_end_or_killed(pipe, tmp_path, number):
     arguments = [str(FAKE), str(pipe.path), str(tmp_path / "log")]
     with subprocess.Popen(

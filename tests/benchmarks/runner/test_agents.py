@@ -4,13 +4,13 @@ import asyncio
 import time
 
 import pytest
-from concur_agents_langgraph import ConcurMiddleware
 
 from benchmarks.swebench.agents import OUTPUT_CHARS, AgentPlan, Recorder, observation, run_agent
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.sandbox import CommandResult
 from concur_agents import AgentState, Controller, FixedWindow, Uncontrolled
 from concur_agents.testing import ManualClock, ScriptedReader
+from concur_agents_langgraph import ConcurMiddleware
 
 LOOK_THEN_STOP = [
     {"content": "I look.", "tool_calls": [{"name": "bash", "arguments": {"command": "ls"}}], "output_tokens": 5},

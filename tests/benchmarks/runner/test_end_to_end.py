@@ -8,6 +8,7 @@ from rich.console import Console
 
 from benchmarks.swebench import setting
 from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.engine import Engine
 from benchmarks.swebench.progress import LineProgress
 from benchmarks.swebench.records import RunFolder
 from benchmarks.swebench.report import report
@@ -40,7 +41,7 @@ def emulator():
 def scripts(monkeypatch):
     """Agents of task ``a`` fix it, those of ``b`` only look."""
 
-    def scripted_replies(task, *, seed):
+    def scripted_replies(task, *, seed, config):
         calls = [READ, READ, FIX] if task.task_id == "a" else [READ, READ]
         looks = [{"content": f"Step by {seed}.", "tool_calls": [call], "output_tokens": 20} for call in calls]
         return [*looks, {"content": "Done.", "tool_calls": [], "output_tokens": 5}]
@@ -102,6 +103,20 @@ async def test_figures_from_replies_agree_with_the_engines_counters(run, emulato
     folder = await run(RunConfig(agents=4, arms=("uncontrolled",), engine=emulator.url))
     steps = [step for record in folder.arm("uncontrolled", 1).agents() for step in record.steps]
     assert counters(emulator) == (sum(s.cached_tokens for s in steps), sum(s.prompt_tokens for s in steps))
+
+
+async def test_an_engine_that_plays_no_scripts_does_their_work(run, emulator, monkeypatch):
+    """As a real engine would: it generates as many tokens as the script says, and the script's words are used."""
+
+    async def register(engine, session_id, replies):
+        return False
+
+    monkeypatch.setattr(Engine, "register", register)
+    folder = await run(RunConfig(agents=1, tasks=("a",), arms=("concur",), engine=emulator.url))
+    (record,) = folder.arm("concur", 1).agents()
+    assert (record.resolved, record.commands) == (True, 3)
+    assert [step.output_tokens for step in record.steps] == [20, 20, 20, 5]
+    assert record.steps[-1].cached_tokens > record.steps[0].prompt_tokens
 
 
 async def test_an_arm_finds_nothing_of_the_arm_before_it(run, emulator):

@@ -35,7 +35,7 @@ def program(monkeypatch):
     """Runs this Python text in place of the emulator."""
 
     def use(text):
-        monkeypatch.setattr(module, "_command", lambda config: [sys.executable, "-c", text])
+        monkeypatch.setattr(module, "_command", lambda *given: [sys.executable, "-c", text])
 
     return use
 
@@ -56,6 +56,21 @@ async def test_the_embedded_engine_is_found_by_what_it_prints_and_ended_after_us
         await engine.flush()
         assert await engine.register("a", [])
     assert gone(engine.pid)
+
+
+async def test_the_default_engine_is_the_emulator_with_the_runs_pool(tmp_path):
+    async with open_engine(RunConfig(pool_tokens=12_345), tmp_path / "log") as engine:
+        assert engine.model == "Qwen/Qwen3-8B-AWQ"
+        assert await engine.capacity_tokens() == 12_345
+        assert await engine.register("a", [{"content": "x"}])
+        await engine.flush()
+    assert gone(engine.pid)
+
+
+async def test_an_unknown_preset_is_quoted(tmp_path):
+    with pytest.raises(EngineError, match="preset must be one of .*turbo"):
+        async with open_engine(RunConfig(preset="turbo"), tmp_path / "log"):
+            pass
 
 
 async def test_the_engine_is_ended_when_its_user_fails(program, tmp_path):

@@ -7,7 +7,7 @@ from rich.console import Console
 from benchmarks.swebench.report import public_summary, render, report
 from benchmarks.swebench.summary import summarise
 
-DONE = {"capacity_tokens": 100, "harness_cpu_s": 1.0, "commands_cpu_s": 0.5, "engine_cpu_s": 0.5}
+DONE = {"capacity_tokens": 100, "harness_cpu_s": 1.0, "engine_cpu_s": 0.5, "machine_busy": 0.6}
 
 
 def text(summary):
@@ -53,6 +53,11 @@ def test_arms_that_resolved_different_tasks_are_told(make_run, make_record):
 def test_a_harness_that_set_the_pace_is_told(make_run, make_record):
     arms = {("concur", 1): ([make_record(ended_s=1.0)], [], DONE)}
     assert "the process of the agents kept 100% of a core busy" in text(summarise(make_run(arms, agents=1)))
+
+
+def test_a_busy_machine_is_told(make_run, make_record):
+    arms = {("concur", 1): ([make_record(ended_s=9.0)], [], {**DONE, "machine_busy": 0.97})}
+    assert "this machine's cores were 97% busy" in text(summarise(make_run(arms, agents=1)))
 
 
 def test_an_interrupted_run_is_told(make_run, make_record):

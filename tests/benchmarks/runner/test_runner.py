@@ -102,6 +102,17 @@ def test_only_the_named_tasks_are_used(plans_for):
     assert {plan.task.task_id for plan in plans_for(RunConfig(tasks=("b",)))} == {"b"}
 
 
+def test_long_tasks_are_left_out_unless_asked_for(make_task):
+    tasks = [make_task("a"), make_task("tomlkit__0.13.2")]
+
+    def chosen(*names):
+        return {plan.task.task_id for plan in plan_agents(RunConfig(tasks=names), tasks)}
+
+    assert chosen() == {"a"}
+    assert chosen("all") == {"a", "tomlkit__0.13.2"}
+    assert chosen("tomlkit__0.13.2") == {"tomlkit__0.13.2"}
+
+
 def test_an_unknown_task_is_named(plans_for):
     with pytest.raises(ValueError, match="unknown task 'z': choose from a, b, c"):
         plans_for(RunConfig(tasks=("a", "z")))

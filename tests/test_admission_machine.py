@@ -1,0 +1,144 @@
+"""The admission state machine: random lives against a model of the rules."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from concur_agents.admission import Admission
+from concur_agents.samples import AgentState
+
+AGENTS = st.sampled_from([f"agent{number}" for number in range(12)])
+WINDOWS = st.one_of(st.integers(0, 8), st.floats(0, 8), st.just(math.inf))
+
+
+class AdmissionMachine(RuleBasedStateMachine):
+    """Random lives of up to 12 agents and their sub-agents, checked against the rules after every step."""
+
+    @initialize(window=WINDOWS)
+    def start(self, window: float) -> None:
+        self.admission = Admission(window)
+        self.told: set[str] = set()  # who was told to generate, and has not paused, finished or withdrawn
+        self.queued: list[str] = []  # who was told to wait, in order
+
+    def hear(self) -> None:
+        """What the controller does after each operation: wake whom a seat was granted."""
+        for agent in self.admission.take_granted():
+            assert agent in self.queued, f"{agent} was granted twice, or without asking"
+            self.queued.remove(agent)
+            self.told.add(agent)
+        for agent in self.admission.take_parked():
+            assert self.admission.state(agent) in (AgentState.PARKED, AgentState.RETURNING)
+            assert self.admission.parent(agent) is None
+
+    @rule(agent=AGENTS, parent=st.none() | AGENTS)
+    def request(self, agent: str, parent: str | None) -> None:
+        seats_before, was_told = self.seated(), agent in self.told
+        granted = self.admission.request(agent, parent if parent != agent else None)
+        assert not was_told or granted
+        if granted:
+            self.told.add(agent)
+            # Granted at once: on a seat its family had, or on one that fits the window.
+            assert self.seated() in (seats_before, seats_before + 1)
+            assert self.seated() == seats_before or self.seated() <= self.limit()
+        elif agent not in self.queued:
+            assert self.seated() >= self.limit()
+            self.queued.append(agent)
+        self.hear()
+
+    @rule(agent=AGENTS)
+    def pause(self, agent: str) -> None:
+        if agent in self.admission:
+            assert self.admission.pause(agent) == (agent in self.told)
+            self.told.discard(agent)
+            self.hear()
+
+    @rule(agent=AGENTS)
+    def park(self, agent: str) -> None:
+        if agent in self.admission:
+            self.admission.park(agent)
+            self.told.discard(agent)
+            self.hear()
+
+    @rule(agent=AGENTS)
+    def withdraw(self, agent: str) -> None:
+        if agent in self.told or agent in self.queued:
+            self.admission.withdraw(agent)
+            self.told.discard(agent)
+            self.queued = [each for each in self.queued if each != agent]
+            self.hear()
+
+    @rule(agent=AGENTS)
+    def finish(self, agent: str) -> None:
+        known = agent in self.admission
+        ended = self.admission.finish(agent)
+        assert bool(ended) == known
+        self.told -= set(ended)
+        self.queued = [each for each in self.queued if each not in ended]
+        self.hear()
+
+    @rule(window=WINDOWS)
+    def set_window(self, window: float) -> None:
+        told_before = set(self.told)
+        self.admission.set_window(window)
+        self.hear()
+        assert told_before <= self.told, "a shrink interrupted a generation"
+
+    @precondition(lambda self: self.queued)
+    @rule()
+    def drain(self) -> None:
+        """Whatever happened, everyone queued is served once those before them finish; parked before new."""
+        while self.queued:
+            states = {agent: self.admission.state(agent) for agent in self.queued}
+            assert self.told or self.in_tool(), "agents wait, and nobody holds a seat"
+            self.admission.finish(next(iter(self.told or self.in_tool())))
+            self.told &= set(self.admission)
+            self.queued = [each for each in self.queued if each in self.admission]
+            before = list(self.queued)
+            self.hear()
+            served = [agent for agent in before if agent not in self.queued]
+            if any(states[agent] is AgentState.WAITING for agent in served):
+                assert not any(self.admission.state(each) is AgentState.RETURNING for each in self.queued)
+
+    @invariant()
+    def what_agents_were_told_is_what_admission_holds(self) -> None:
+        states = {agent: self.admission.state(agent) for agent in self.admission}
+        assert {agent for agent, state in states.items() if state is AgentState.GENERATING} == self.told
+        waiting = (AgentState.WAITING, AgentState.RETURNING)
+        assert {agent for agent, state in states.items() if state in waiting} == set(self.queued)
+
+    @invariant()
+    def seats_exceed_the_window_only_until_a_boundary(self) -> None:
+        over = self.seated() - self.limit()
+        assert self.admission.over == max(0, over)
+        if over > 0:
+            # Every seat above the window is in mid-generation: nobody in a tool kept one above it.
+            youngest_first = self.admission.population().generating
+            assert youngest_first >= over
+
+    @invariant()
+    def no_seat_is_idle_while_someone_waits(self) -> None:
+        assert not self.queued or self.seated() >= self.limit()
+
+    @invariant()
+    def counts_add_up(self) -> None:
+        population = self.admission.population()
+        assert population.seated == population.generating + population.in_tool
+        assert min(population.seated, population.in_tool, population.parked, population.waiting) >= 0
+        assert bool(len(self.admission)) == bool(population.seated + population.parked + population.waiting)
+
+    def seated(self) -> int:
+        return self.admission.population().seated
+
+    def limit(self) -> float:
+        return max(1, math.floor(self.admission.window)) if math.isfinite(self.admission.window) else math.inf
+
+    def in_tool(self) -> set[str]:
+        return {agent for agent in self.admission if self.admission.state(agent) is AgentState.IN_TOOL}
+
+
+TestAdmissionMachine = AdmissionMachine.TestCase
+TestAdmissionMachine.settings = settings(max_examples=1000, stateful_step_count=50, deadline=None)
