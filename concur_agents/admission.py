@@ -5,7 +5,7 @@ Every operation is O(1) for each agent it moves, but :meth:`Admission.set_window
 
 Rules
     * A *family* (an agent and the sub-agents it started) shares one seat, so a sub-agent never waits behind its own
-      ancestor, and nothing deadlocks at a window of 1.
+      ancestor, nor an ancestor that takes its first step late behind a sub-agent: nothing deadlocks at a window of 1.
     * Seats in use never exceed ``max(1, floor(window))``, except after a shrink, until every boundary was reached.
     * Parked agents queue before new ones; each queue is first in, first out.
     * A shrink takes seats at boundaries only: at once from agents in a tool, from generating ones when they pause.
@@ -53,6 +53,8 @@ class _Member:
     parent: str | None
     children: set[str] | None = None
     generating: bool = False
+    awaits: str | None = None
+    """A parent that was named and is not known: it joins this family if it comes."""
     has_run: bool = False
     """Has ended a generation; until then taking its request back leaves no trace of it."""
 
@@ -82,6 +84,8 @@ class Admission:
         self._returning: OrderedDict[_Family, None] = OrderedDict()
         self._granted: list[str] = []
         self._parked: list[str] = []
+        self._orphans: dict[str, dict[str, None]] = {}
+        """Sub-agents that came before their parent, by the parent's id, in order."""
         self._window = math.inf
         self._limit = math.inf
         self.set_window(window)
@@ -279,17 +283,51 @@ class Admission:
 
     def _arrive(self, agent_id: str, parent: str | None) -> _Member:
         above = self._members.get(parent) if parent is not None else None
-        if above is None:
-            family = _Family(root=agent_id, age=self._arrivals)
-            self._arrivals += 1
-            self._families += 1
-        else:
-            family = above.family
+        member = _Member(above.family if above is not None else self._first_family(agent_id), None)
+        if above is not None:
+            member.parent = parent
             above.children = above.children or set()
             above.children.add(agent_id)
-        family.members += 1
-        member = self._members[agent_id] = _Member(family, parent if above is not None else None)
+        else:
+            # A parent may open a sub-agent before its own first step. It must not wait behind it then.
+            self._adopt(agent_id, member)
+            if parent is not None and parent != agent_id:
+                member.awaits = parent
+                self._orphans.setdefault(parent, {})[agent_id] = None
+        member.family.members += 1
+        self._members[agent_id] = member
         return member
+
+    def _first_family(self, agent_id: str) -> _Family:
+        """The family of an agent without a known parent: a sub-agent's that came before it, or one of its own."""
+        orphan = next(iter(self._orphans.get(agent_id, ())), None)
+        if orphan is not None:
+            family = self._members[orphan].family
+            if family.root == orphan:
+                family.root = agent_id
+            return family
+        self._arrivals += 1
+        self._families += 1
+        return _Family(root=agent_id, age=self._arrivals)
+
+    def _adopt(self, agent_id: str, member: _Member) -> None:
+        """Take in those who waited for this parent and are in the family it joined; others have seats of their own."""
+        waited = self._orphans.get(agent_id, {})
+        own = [orphan for orphan in waited if self._members[orphan].family is member.family]
+        for orphan in own:
+            self._members[orphan].parent = agent_id
+            self._end_wait(self._members[orphan], orphan)
+        if own:
+            member.children = set(own)
+
+    def _end_wait(self, orphan: _Member, orphan_id: str) -> None:
+        """The orphan's wait for its parent is over, one way or the other."""
+        if orphan.awaits is not None:
+            others = self._orphans[orphan.awaits]
+            del others[orphan_id]
+            if not others:
+                del self._orphans[orphan.awaits]
+            orphan.awaits = None
 
     def _begin(self, member: _Member) -> None:
         member.generating = True
@@ -367,6 +405,7 @@ class Admission:
         above = self._members.get(member.parent) if member.parent is not None else None
         if above is not None and above.children:
             above.children.discard(agent_id)
+        self._end_wait(member, agent_id)
         member.family.members -= 1
         if member.family.members == 0:
             self._families -= 1

@@ -130,6 +130,42 @@ def test_sub_agents_share_the_seat_of_their_ancestor_at_window_one() -> None:
     assert admission.population().seated == 1
 
 
+def test_parent_that_steps_late_shares_the_seat_of_the_sub_agent_it_opened_before() -> None:
+    admission = Admission(1)
+    assert admission.request("child", "parent")
+    admission.pause("child")
+    assert admission.request("parent")
+    assert admission.parent("child") == "parent"
+    assert admission.finish("parent") == ("child", "parent")
+    assert admission.population().seated == 0
+
+
+def test_sub_agents_of_a_driver_that_never_steps_have_seats_of_their_own() -> None:
+    admission = Admission(1)
+    assert [admission.request(child, "driver") for child in ("a", "b")] == [True, False]
+    admission.finish("a")
+    assert admission.take_granted() == ["b"]
+
+
+def test_orphan_that_ended_is_not_adopted() -> None:
+    admission = Admission(1)
+    admission.request("child", "parent")
+    admission.finish("child")
+    admission.request("other")
+    assert not admission.request("parent")
+
+
+def test_family_that_adopted_its_parent_is_reported_parked_by_it() -> None:
+    admission = Admission()
+    admission.request("older")
+    admission.request("child", "parent")
+    admission.pause("child")
+    admission.request("parent")
+    admission.pause("parent")
+    admission.set_window(1)
+    assert admission.take_parked() == ["parent"]
+
+
 def test_family_parks_only_when_none_of_it_generates() -> None:
     admission = Admission()
     admission.request("older")
