@@ -20,43 +20,11 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from concur_agents.errors import UnknownAgentError
+from concur_agents.families import Families, Family, Member
 from concur_agents.samples import AgentState, Population
 
 __all__ = ["Admission"]
-
-
-@dataclass(slots=True, eq=False)
-class _Family:
-    root: str
-    """The agent that started it."""
-    age: int
-    """Order of arrival; lower is older."""
-    members: int = 0
-    generating: int = 0
-    seated: bool = False
-    fresh: bool = False
-    """No generation has ended on its seat yet: taking the one that is running back gives the seat back too."""
-    has_run: bool = False
-    """One of its members has ended a generation: it is parked, not new, when it has no seat."""
-    marked: bool = False
-    """Seated above the window: parks at its next boundary."""
-    waiting: dict[str, None] = field(default_factory=dict)
-    """Members queued for the family's seat, in order."""
-
-
-@dataclass(slots=True, eq=False)
-class _Member:
-    family: _Family
-    parent: str | None
-    children: set[str] | None = None
-    generating: bool = False
-    awaits: str | None = None
-    """A parent that was named and is not known: it joins this family if it comes."""
-    has_run: bool = False
-    """Has ended a generation; until then taking its request back leaves no trace of it."""
 
 
 class Admission:
@@ -72,20 +40,17 @@ class Admission:
     """
 
     def __init__(self, window: float = math.inf) -> None:
-        self._members: dict[str, _Member] = {}
-        self._families = 0
-        self._arrivals = 0
-        self._seated: set[_Family] = set()
+        self._families = Families()
+        self._members = self._families.members
+        self._seated: set[Family] = set()
         self._generating = 0
         # OrderedDict, not dict: taking the first of a dict skips over every entry deleted before it, which makes
         # draining a queue quadratic; an OrderedDict unlinks.
-        self._marked: OrderedDict[_Family, None] = OrderedDict()
-        self._new: OrderedDict[_Family, None] = OrderedDict()
-        self._returning: OrderedDict[_Family, None] = OrderedDict()
+        self._marked: OrderedDict[Family, None] = OrderedDict()
+        self._new: OrderedDict[Family, None] = OrderedDict()
+        self._returning: OrderedDict[Family, None] = OrderedDict()
         self._granted: list[str] = []
         self._parked: list[str] = []
-        self._orphans: dict[str, dict[str, None]] = {}
-        """Sub-agents that came before their parent, by the parent's id, in order."""
         self._window = math.inf
         self._limit = math.inf
         self.set_window(window)
@@ -100,7 +65,7 @@ class Admission:
         """
         member = self._members.get(agent_id)
         if member is None:
-            member = self._arrive(agent_id, parent)
+            member = self._families.arrive(agent_id, parent)
         family = member.family
         if member.generating:
             return True
@@ -123,7 +88,7 @@ class Admission:
         Raises:
             UnknownAgentError: it was never admitted, or has finished.
         """
-        member = self._member(agent_id)
+        member = self._families.member(agent_id)
         if not member.generating:
             return False
         member.has_run = member.family.has_run = True
@@ -139,7 +104,7 @@ class Admission:
         Raises:
             UnknownAgentError: it was never admitted, or has finished.
         """
-        family = self._member(agent_id).family
+        family = self._families.member(agent_id).family
         self.pause(agent_id)
         if not family.seated or family.generating:
             return False
@@ -163,7 +128,7 @@ class Admission:
         else:
             self._unqueue(agent_id, family)
         if not member.has_run and not member.children:
-            self._forget(agent_id, member)
+            self._forget(agent_id)
         self._fill()
 
     def finish(self, agent_id: str) -> tuple[str, ...]:
@@ -171,7 +136,7 @@ class Admission:
         member = self._members.get(agent_id)
         if member is None:
             return ()
-        ended = [*self._descendants(agent_id), agent_id]
+        ended = [*self._families.descendants(agent_id), agent_id]
         for each in ended:
             self._leave(each)
         # A seat above the window went at this boundary, but nobody lives on without it.
@@ -233,7 +198,7 @@ class Admission:
             seated=seated,
             generating=self._generating,
             in_tool=seated - self._generating,
-            parked=self._families - seated - waiting,
+            parked=self._families.count - seated - waiting,
             waiting=waiting,
         )
 
@@ -248,7 +213,7 @@ class Admission:
         Raises:
             UnknownAgentError: it was never admitted, or has finished.
         """
-        member = self._member(agent_id)
+        member = self._families.member(agent_id)
         family = member.family
         if member.generating:
             return AgentState.GENERATING
@@ -262,7 +227,7 @@ class Admission:
         Raises:
             UnknownAgentError: it was never admitted, or has finished.
         """
-        return self._member(agent_id).parent
+        return self._families.member(agent_id).parent
 
     def __contains__(self, agent_id: str) -> bool:
         return agent_id in self._members
@@ -275,67 +240,13 @@ class Admission:
 
     # --- inside ---
 
-    def _member(self, agent_id: str) -> _Member:
-        try:
-            return self._members[agent_id]
-        except KeyError:
-            raise UnknownAgentError(f"agent {agent_id!r} was never admitted, or has finished") from None
-
-    def _arrive(self, agent_id: str, parent: str | None) -> _Member:
-        above = self._members.get(parent) if parent is not None else None
-        member = _Member(above.family if above is not None else self._first_family(agent_id), None)
-        if above is not None:
-            member.parent = parent
-            above.children = above.children or set()
-            above.children.add(agent_id)
-        else:
-            # A parent may open a sub-agent before its own first step. It must not wait behind it then.
-            self._adopt(agent_id, member)
-            if parent is not None and parent != agent_id:
-                member.awaits = parent
-                self._orphans.setdefault(parent, {})[agent_id] = None
-        member.family.members += 1
-        self._members[agent_id] = member
-        return member
-
-    def _first_family(self, agent_id: str) -> _Family:
-        """The family of an agent without a known parent: a sub-agent's that came before it, or one of its own."""
-        orphan = next(iter(self._orphans.get(agent_id, ())), None)
-        if orphan is not None:
-            family = self._members[orphan].family
-            if family.root == orphan:
-                family.root = agent_id
-            return family
-        self._arrivals += 1
-        self._families += 1
-        return _Family(root=agent_id, age=self._arrivals)
-
-    def _adopt(self, agent_id: str, member: _Member) -> None:
-        """Take in those who waited for this parent and are in the family it joined; others have seats of their own."""
-        waited = self._orphans.get(agent_id, {})
-        own = [orphan for orphan in waited if self._members[orphan].family is member.family]
-        for orphan in own:
-            self._members[orphan].parent = agent_id
-            self._end_wait(self._members[orphan], orphan)
-        if own:
-            member.children = set(own)
-
-    def _end_wait(self, orphan: _Member, orphan_id: str) -> None:
-        """The orphan's wait for its parent is over, one way or the other."""
-        if orphan.awaits is not None:
-            others = self._orphans[orphan.awaits]
-            del others[orphan_id]
-            if not others:
-                del self._orphans[orphan.awaits]
-            orphan.awaits = None
-
-    def _begin(self, member: _Member) -> None:
+    def _begin(self, member: Member) -> None:
         member.generating = True
         member.family.generating += 1
         if member.family.generating == 1:
             self._generating += 1
 
-    def _end(self, member: _Member) -> None:
+    def _end(self, member: Member) -> None:
         """A generation ended; at the family's boundary a marked one parks."""
         family = member.family
         member.generating = False
@@ -346,19 +257,19 @@ class Admission:
                 self._park(family)
                 self._fill()
 
-    def _seat(self, family: _Family) -> None:
+    def _seat(self, family: Family) -> None:
         self._seated.add(family)
         family.seated = family.fresh = True
 
-    def _take_seat(self, family: _Family) -> None:
+    def _take_seat(self, family: Family) -> None:
         self._seated.discard(family)
         family.seated = False
 
-    def _park(self, family: _Family) -> None:
+    def _park(self, family: Family) -> None:
         self._unseat(family)
         self._parked.append(family.root)
 
-    def _unseat(self, family: _Family) -> None:
+    def _unseat(self, family: Family) -> None:
         """Free a seat and keep exactly as many families marked as are seated above the window."""
         self._take_seat(family)
         if family.marked:
@@ -377,20 +288,11 @@ class Admission:
                 self._granted.append(agent_id)
             family.waiting.clear()
 
-    def _unqueue(self, agent_id: str, family: _Family) -> None:
+    def _unqueue(self, agent_id: str, family: Family) -> None:
         family.waiting.pop(agent_id, None)
         if not family.waiting:
             self._new.pop(family, None)
             self._returning.pop(family, None)
-
-    def _descendants(self, agent_id: str) -> list[str]:
-        """Sub-agents, deepest first. A list as stack: a chain of any depth is no recursion."""
-        found, stack = [], [agent_id]
-        while stack:
-            for child in self._members[stack.pop()].children or ():
-                found.append(child)
-                stack.append(child)
-        return found[::-1]
 
     def _leave(self, agent_id: str) -> None:
         member = self._members[agent_id]
@@ -398,16 +300,10 @@ class Admission:
         self._unqueue(agent_id, family)
         if member.generating:
             self._end(member)
-        self._forget(agent_id, member)
+        self._forget(agent_id)
 
-    def _forget(self, agent_id: str, member: _Member) -> None:
-        del self._members[agent_id]
-        above = self._members.get(member.parent) if member.parent is not None else None
-        if above is not None and above.children:
-            above.children.discard(agent_id)
-        self._end_wait(member, agent_id)
-        member.family.members -= 1
-        if member.family.members == 0:
-            self._families -= 1
-            if member.family.seated:
-                self._unseat(member.family)
+    def _forget(self, agent_id: str) -> None:
+        family = self._members[agent_id].family
+        self._families.forget(agent_id)
+        if family.members == 0 and family.seated:
+            self._unseat(family)
