@@ -30,6 +30,7 @@ lint: setup  ## ruff and mypy strict
 	@$(BIN)/ruff check --quiet $(PATHS)
 	@$(BIN)/ruff format --quiet --check $(PATHS) || { echo "formatting differs: run 'make format'"; exit 1; }
 	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/mypy --no-error-summary tests/typing
 
 format: setup  ## put the code into ruff's format
 	@$(BIN)/ruff check --quiet --fix --exit-zero $(PATHS)

@@ -45,6 +45,7 @@ class Meter:
         self._accounts: dict[str, _Account] = {}
         self._epoch = 0
         self._totals = Totals()
+        self._contexts = self._context_tokens = 0
         self._kept = self._expected = 0
         self._cold = self._begun = 0
         self._cold_share: float | None = None
@@ -74,12 +75,14 @@ class Meter:
         self._count(account, usage)
         if usage.prompt is not None:
             # Output unknown: the prompt is still held, so what is known to be held is a lower bound.
-            account.context = usage.prompt + (usage.output or 0)
+            self._hold(account, usage.prompt + (usage.output or 0))
         account.epoch = self._epoch
 
     def forget(self, agent_id: str) -> None:
         """The agent finished."""
-        self._accounts.pop(agent_id, None)
+        account = self._accounts.pop(agent_id, None)
+        if account is not None:
+            self._hold(account, None)
 
     def new_epoch(self) -> None:
         """A cut or a restart: what was evicted before it must not be held against the window after it."""
@@ -106,6 +109,7 @@ class Meter:
         return replace(
             population,
             reuse=self._kept / self._expected if self._expected else None,
+            mean_context=self._context_tokens / self._contexts if self._contexts else None,
             reports_reuse=self._totals.cached is not None,
             # No step begun in this tick says nothing new about who is prefilling: the last answer stands.
             cold_share=self._cold / self._begun if self._begun else self._cold_share,
@@ -116,6 +120,16 @@ class Meter:
         if self._begun:
             self._cold_share = self._cold / self._begun
         self._kept = self._expected = self._cold = self._begun = 0
+
+    def _hold(self, account: _Account, context: int | None) -> None:
+        """The account's context is this long now; None when it is gone."""
+        if account.context is not None:
+            self._contexts -= 1
+            self._context_tokens -= account.context
+        if context is not None:
+            self._contexts += 1
+            self._context_tokens += context
+        account.context = context
 
     def _count(self, account: _Account, usage: TokenUsage) -> None:
         totals = self._totals

@@ -161,6 +161,8 @@ class Population:
     """Without a seat and not asking for one."""
     waiting: int = 0
     """Queued for a seat: new ones and returning ones."""
+    mean_context: float | None = None
+    """Tokens an agent holds in context after its last observed step, on average over those that had one."""
     reuse: float | None = None
     """Of the tokens returning agents had in context, the share the engine still had, since the last sample. 0..1.
 

@@ -206,3 +206,18 @@ def test_ending_what_was_never_begun_changes_nothing() -> None:
     meter = Meter()
     meter.end("ghost")
     assert meter.totals == Meter().totals
+
+
+def test_mean_context_is_of_agents_that_are_known_and_have_one() -> None:
+    meter = Meter()
+    assert meter.annotate(Population(window=1)).mean_context is None
+    for agent, prompt in (("a", 100), ("b", 300), ("a", 200)):
+        meter.begin(agent, kept_seat=True)
+        meter.observe(agent, TokenUsage(prompt=prompt, output=0))
+        meter.end(agent)
+    meter.begin("new", kept_seat=False)
+    assert meter.annotate(Population(window=1)).mean_context == 250
+    meter.forget("b")
+    assert meter.annotate(Population(window=1)).mean_context == 200
+    meter.forget("a")
+    assert meter.annotate(Population(window=1)).mean_context is None

@@ -32,7 +32,8 @@ class ConcurLaw:
 
     *Where W starts.* At ``start``, by default unlimited: a batch that fits is then never slowed down, while pinned
     usage alone cannot tell such a batch from a large one and would stop growth at ``u_low``. Thrashing shows within
-    some ticks and halves W from the number of seated agents. The price is one recomputation of the agents parked then.
+    some ticks, and cuts W from the number of agents seated, or that the pool holds at their mean context if that is
+    less. The price is one recomputation of the agents parked then.
 
     Raises:
         ValueError: names the parameter and its value.
@@ -73,11 +74,20 @@ class ConcurLaw:
             return Decision(window + self.alpha, Reason.GROW)
         hit_rate = _hit_rate(sample, population)
         if usage > self.u_high and hit_rate is not None and hit_rate < self.h_thresh:
-            # Half of no limit is no limit: the first cut is from what is seated. Nobody seated is not our congestion.
-            base = window if math.isfinite(window) else population.seated
+            base = window if math.isfinite(window) else _in_use(sample, population)
             if base:
                 return Decision(base - self.beta * base, Reason.CUT)
         return Decision(window, Reason.HOLD)
+
+
+def _in_use(sample: EngineSample, population: Population) -> float:
+    """Agents to cut from where there was no limit, since half of that is none: those seated, as far as the pool goes.
+
+    Nobody seated is 0: then the congestion is not ours.
+    """
+    if sample.capacity_tokens is None or not population.mean_context:
+        return population.seated
+    return min(population.seated, sample.capacity_tokens / population.mean_context)
 
 
 def _hit_rate(sample: EngineSample, population: Population) -> float | None:

@@ -120,3 +120,23 @@ def test_u_high_below_u_low_is_refused() -> None:
 )
 def test_edges_of_each_range_are_allowed(edge: dict[str, float]) -> None:
     ConcurLaw(**edge)
+
+
+@pytest.mark.parametrize(
+    ("seated", "capacity", "mean_context", "after"),
+    [
+        (32, 16_000, 1_000.0, 8.0),  # the pool holds 16 of the 32: half of those
+        (8, 16_000, 1_000.0, 4.0),  # all 8 would fit, so what is seated counts
+        (32, None, 1_000.0, 16.0),
+        (32, 16_000, None, 16.0),
+    ],
+)
+def test_first_cut_from_no_limit_starts_from_what_the_pool_holds(seated, capacity, mean_context, after) -> None:
+    sample = EngineSample(pinned_usage=0.9, hit_rate=0.1, capacity_tokens=capacity)
+    population = Population(window=math.inf, seated=seated, mean_context=mean_context)
+    assert ConcurLaw().decide(sample, population) == Decision(after, Reason.CUT)
+
+
+def test_cut_of_a_limited_window_is_the_papers_whatever_the_pool_holds() -> None:
+    sample = EngineSample(pinned_usage=0.9, hit_rate=0.1, capacity_tokens=1_000)
+    assert ConcurLaw().decide(sample, Population(window=10.0, seated=10, mean_context=1_000.0)).window == 5.0
