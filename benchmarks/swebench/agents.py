@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from concur_agents_langgraph import ConcurMiddleware, wrap
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
@@ -25,6 +24,7 @@ from benchmarks.swebench.sandbox import CommandResult, Sandbox
 from benchmarks.swebench.tasks import Task
 from concur_agents import Controller
 from concur_agents.usage import TokenUsage
+from concur_agents_langgraph import ConcurMiddleware, wrap
 
 __all__ = ["AgentPlan", "Recorder", "run_agent"]
 

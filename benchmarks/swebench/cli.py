@@ -65,7 +65,7 @@ def run(
     engine: Annotated[str, typer.Option(help="embedded, or the URL of a running engine.")] = DEFAULTS.engine,
     seed: Annotated[int, typer.Option(help="The same seed is the same work.")] = DEFAULTS.seed,
     repeats: Annotated[int, typer.Option(help="Times each arm runs, interleaved.")] = DEFAULTS.repeats,
-    tasks: Annotated[str, typer.Option(help="Task ids, separated by commas; all by default.")] = "",
+    tasks: Annotated[str, typer.Option(help="Task ids, or all; by default those with quick tests.")] = "",
     replies: Annotated[str, typer.Option(help="scripted, or model: the model's own.")] = DEFAULTS.replies,
     preset: Annotated[str, typer.Option(help="Cost model of the embedded engine.")] = DEFAULTS.preset,
     speedup: Annotated[float, typer.Option(help="Embedded engine: its seconds per second.")] = DEFAULTS.speedup,

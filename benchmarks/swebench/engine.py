@@ -17,7 +17,8 @@ from typing import Any
 
 import urllib3
 
-from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench import laptop
+from benchmarks.swebench.config import OWN_PRESET, RunConfig
 
 __all__ = ["Engine", "EngineError", "open_engine"]
 
@@ -133,7 +134,7 @@ async def _model(url: str) -> str:
 async def _emulator(config: RunConfig, log: Path) -> AsyncIterator[tuple[str, int]]:
     with log.open("ab") as stream:
         process = await asyncio.create_subprocess_exec(
-            *_command(config),
+            *_command(config, log.with_name("cost.json")),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=stream,
@@ -144,17 +145,26 @@ async def _emulator(config: RunConfig, log: Path) -> AsyncIterator[tuple[str, in
             stdout: Any = process.stdout  # a pipe was asked for, so it is there
             url = await _announced(stdout, stream, log)
             drain = asyncio.create_task(_copy(stdout, stream))
-            yield url, process.pid
+            try:
+                yield url, process.pid
+            except EngineError as error:
+                if process.returncode is None:
+                    raise
+                raise EngineError(f"the embedded engine ended in the middle of the run; see {log}") from error
         finally:
             await _stop(process)
             if drain is not None:
                 await drain
 
 
-def _command(config: RunConfig) -> list[str]:
+def _command(config: RunConfig, cost_file: Path) -> list[str]:
     command = [sys.executable, "-m", "concur_agents.cli", "emulate", "--port", "0"]
-    command += ["--preset", config.preset, "--speedup", f"{config.speedup:g}"]
-    command += ["--max-total-tokens", str(config.pool_tokens)]
+    command += ["--speedup", f"{config.speedup:g}", "--max-total-tokens", str(config.pool_tokens)]
+    if config.preset == OWN_PRESET:
+        laptop.COST.save(cost_file)
+        command += ["--model", laptop.MODEL, "--cost-file", str(cost_file)]
+    else:
+        command += ["--preset", config.preset]
     if setpriv := shutil.which("setpriv"):  # a run killed with SIGKILL leaves no engine behind
         command = [setpriv, "--pdeathsig", "KILL", "--", *command]
     return command

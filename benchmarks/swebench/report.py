@@ -10,6 +10,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.swebench.config import EMBEDDED
 from benchmarks.swebench.plot import draw
 from benchmarks.swebench.records import RunFolder, write_json
 from benchmarks.swebench.summary import summarise
@@ -19,7 +20,7 @@ __all__ = ["public_summary", "render", "report"]
 BUSY_CORE = 0.8
 """Share of one core: an event loop above it makes its agents wait for each other."""
 BUSY_MACHINE = 0.9
-"""Share of all cores: above it harness, commands and engine wait for each other."""
+"""Share of all cores: above it harness, commands, engine and whatever else runs wait for each other."""
 
 
 def report(folder: RunFolder, console: Console) -> dict[str, Any]:
@@ -34,11 +35,9 @@ def report(folder: RunFolder, console: Console) -> dict[str, Any]:
 
 
 def public_summary(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The summary without what names a machine: what may be kept in the project."""
-    kept = {name: value for name, value in summary.items() if name not in ("folder", "command")}
-    config = dict(summary["config"])
-    config["engine"] = "embedded" if config["engine"] == "embedded" else "url"
-    return {**kept, "config": config}
+    """The summary without the one thing in it that names a machine, an engine's URL: it may be kept in the project."""
+    config = summary["config"]
+    return {**summary, "config": {**config, "engine": EMBEDDED if config["engine"] == EMBEDDED else "url"}}
 
 
 def render(summary: Mapping[str, Any]) -> Group:
@@ -72,7 +71,7 @@ def _format(value: float | None, form: str) -> str:
 
 def _spread(speedup: Mapping[str, float] | None) -> str:
     if speedup is None:
-        return "?"
+        return "-"  # nothing to compare with
     if speedup["min"] == speedup["max"]:
         return f"{speedup['median']:.2f}x"
     return f"{speedup['median']:.2f}x\n{speedup['min']:.2f}..{speedup['max']:.2f}"
@@ -90,7 +89,7 @@ def _notes(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, arm in arms.items():
         if arm["failed"]:
             yield f"{name}: {arm['failed']} agents failed; their records say why.", "yellow"
-        if busy := _busy(arm, summary["cpus"]):
+        if busy := _busy(arm):
             yield f"{name}: {busy}, and may have set the pace instead of the engine.", "yellow"
     if not summary["complete"]:
         yield "The run was interrupted: interrupted arms show what there is, and nothing is compared to them.", "yellow"
@@ -98,15 +97,14 @@ def _notes(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "The arms did not resolve the same tasks.", "yellow"
 
 
-def _busy(arm: Mapping[str, Any], cpus: int) -> str | None:
-    """What of our own work had no room to spare; None when it all had, or that is unknown."""
-    own, commands, engine = (arm.get(f"{name}_cpu_s") or 0.0 for name in ("harness", "commands", "engine"))
-    if not arm["makespan_s"]:
-        return None
-    if own / arm["makespan_s"] > BUSY_CORE:
-        return f"the process of the agents kept {own / arm['makespan_s']:.0%} of a core busy"
-    share = (own + commands + engine) / arm["makespan_s"] / cpus
-    return f"all {cpus} cores were {share:.0%} busy" if share > BUSY_MACHINE else None
+def _busy(arm: Mapping[str, Any]) -> str | None:
+    """What of this machine had no room to spare; None when it all had, or that is unknown."""
+    own = (arm["harness_cpu_s"] or 0.0) / (arm["makespan_s"] or float("inf"))
+    if own > BUSY_CORE:
+        return f"the process of the agents kept {own:.0%} of a core busy"
+    if (arm["machine_busy"] or 0.0) > BUSY_MACHINE:
+        return f"this machine's cores were {arm['machine_busy']:.0%} busy"
+    return None
 
 
 def _workload(summary: Mapping[str, Any]) -> str:
@@ -124,7 +122,7 @@ def _workload(summary: Mapping[str, Any]) -> str:
 
 def _engine(summary: Mapping[str, Any]) -> str:
     config = summary["config"]
-    if config["engine"] != "embedded":
+    if config["engine"] != EMBEDDED:
         return "Engine: one that was running already. Makespan in wall seconds."
     return (
         f"Engine: emulator, preset {config['preset']}, pool of {config['pool_tokens']:,} tokens, its clock "

@@ -11,15 +11,15 @@ import asyncio
 import math
 import os
 import random
-import resource
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.swebench.agents import AgentPlan, Recorder, run_agent
 from benchmarks.swebench.arms import Arm, parse_arms
-from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.config import ALL_TASKS, LONG_TASKS, RunConfig
 from benchmarks.swebench.records import AgentRecord, ArmFolder, RunFolder, TimelinePoint, append_point
 from benchmarks.swebench.sandbox import BubblewrapSandboxes, Sandbox
 from benchmarks.swebench.setting import Setting, open_setting
@@ -56,10 +56,15 @@ def plan_agents(config: RunConfig, tasks: Sequence[Task]) -> tuple[AgentPlan, ..
     Raises:
         ValueError: no tasks, or ``config.tasks`` names one that does not exist.
     """
-    by_id = {task.task_id: task for task in tasks}
-    if unknown := [name for name in config.tasks if name not in by_id]:
-        raise ValueError(f"unknown task {unknown[0]!r}: choose from {', '.join(sorted(by_id))}")
-    chosen = [by_id[name] for name in config.tasks or sorted(by_id)]
+    by_id = {task.task_id: task for task in sorted(tasks, key=lambda task: task.task_id)}
+    if config.tasks == (ALL_TASKS,):
+        chosen = list(by_id.values())
+    elif not config.tasks:
+        chosen = [task for name, task in by_id.items() if name not in LONG_TASKS]
+    elif unknown := [name for name in config.tasks if name not in by_id]:
+        raise ValueError(f"unknown task {unknown[0]!r}: choose from {', '.join(by_id)}")
+    else:
+        chosen = [by_id[name] for name in config.tasks]
     if not chosen:
         raise ValueError("there are no tasks")
     rng = random.Random(config.seed)
@@ -105,16 +110,15 @@ class _ArmRun:
 
     async def run(self) -> ArmFigures:
         """Run the batch, then judge it."""
-        own, commands = _cpu_s(resource.RUSAGE_SELF), _cpu_s(resource.RUSAGE_CHILDREN)
-        engine = self.setting.engine.cpu_s()
+        own, engine, machine = time.process_time(), self.setting.engine.cpu_s(), _machine_s()
         reader = SGLang(self.setting.engine.url)
         async with Controller(reader, law=self.arm.law, tick=self.config.tick_s) as controller:
             self.start = time.monotonic()
             await self._batch(controller)
             closing: dict[str, Any] = {
-                "harness_cpu_s": _cpu_s(resource.RUSAGE_SELF) - own,
-                "commands_cpu_s": _cpu_s(resource.RUSAGE_CHILDREN) - commands,
+                "harness_cpu_s": time.process_time() - own,
                 "engine_cpu_s": _difference(self.setting.engine.cpu_s(), engine),
+                "machine_busy": _busy_share(machine, _machine_s()),
                 "capacity_tokens": await self.setting.engine.capacity_tokens(),
                 "window_changes": [_change(change, self.start) for change in controller.history()],
             }
@@ -223,9 +227,19 @@ def _finite(window: float) -> float | None:
     return window if math.isfinite(window) else None
 
 
-def _cpu_s(who: int) -> float:
-    usage = resource.getrusage(who)
-    return usage.ru_utime + usage.ru_stime
+def _machine_s() -> tuple[float, float] | None:
+    """Seconds that all cores together were (busy, there) since boot; None where the system does not say."""
+    try:
+        times = [int(part) for part in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    return sum(times) - times[3] - times[4], sum(times)  # idle and iowait are not busy
+
+
+def _busy_share(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
+    if before is None or after is None or after[1] <= before[1]:
+        return None
+    return (after[0] - before[0]) / (after[1] - before[1])
 
 
 def _difference(after: float | None, before: float | None) -> float | None:

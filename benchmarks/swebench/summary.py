@@ -53,13 +53,13 @@ class ArmFigures:
     """The engine's KV pool."""
     harness_cpu_s: float | None = None
     """CPU seconds of the process that runs the agents."""
-    commands_cpu_s: float | None = None
-    """CPU seconds of the agents' commands."""
     engine_cpu_s: float | None = None
     """CPU seconds of the embedded engine's process."""
+    machine_busy: float | None = None
+    """Share of all cores' time that was busy, whoever with. 0..1."""
 
 
-_CLOSING = ("capacity_tokens", "harness_cpu_s", "commands_cpu_s", "engine_cpu_s")
+_CLOSING = ("capacity_tokens", "harness_cpu_s", "engine_cpu_s", "machine_busy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

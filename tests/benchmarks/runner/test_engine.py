@@ -1,5 +1,6 @@
 """The engine is started, reached and ended, or the error says what to do."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -68,7 +69,7 @@ async def test_the_default_engine_is_the_emulator_with_the_runs_pool(tmp_path):
 
 
 async def test_an_unknown_preset_is_quoted(tmp_path):
-    with pytest.raises(EngineError, match="preset must be one of .*turbo"):
+    with pytest.raises(EngineError, match=r"preset must be one of .*turbo"):
         async with open_engine(RunConfig(preset="turbo"), tmp_path / "log"):
             pass
 
@@ -93,6 +94,19 @@ async def test_an_engine_that_died_meanwhile_is_no_trouble_at_the_end(program, t
     program(SERVER % 200)
     async with open_engine(RunConfig(), tmp_path / "log") as engine:
         os.kill(engine.pid, signal.SIGKILL)
+
+
+async def test_an_engine_that_died_is_named_as_the_cause(program, tmp_path):
+    async def kill_and_use():
+        async with open_engine(RunConfig(), tmp_path / "log") as engine:
+            os.kill(engine.pid, signal.SIGKILL)
+            while engine.cpu_s() is not None:  # noqa: ASYNC110 - until the loop has reaped it
+                await asyncio.sleep(0)
+            await engine.flush()
+
+    program(SERVER % 200)
+    with pytest.raises(EngineError, match="ended in the middle of the run"):
+        await kill_and_use()
 
 
 async def test_an_engine_that_cannot_start_says_its_last_words(program, tmp_path):

@@ -38,7 +38,7 @@ def test_the_workload_is_stated_against_the_pool(make_run, make_record, make_ste
 def test_unknown_figures_are_shown_as_unknown(make_run, make_record, make_step):
     arms = {("concur", 1): ([make_record(steps=(make_step(None, None, None),))], [], DONE)}
     row = next(line for line in text(summarise(make_run(arms, agents=1))).splitlines() if line.startswith("concur"))
-    assert row.split()[3:6] == ["?", "?", "?"]
+    assert row.split()[3:6] == ["-", "?", "?"]
 
 
 def test_agents_that_failed_are_told(make_run, make_record):
