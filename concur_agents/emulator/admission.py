@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from concur_agents.emulator.config import EngineConfig
-from concur_agents.emulator.radix import TOKEN_BYTES, RadixCache
+from concur_agents.emulator.radix import TOKEN_BYTES, Node, RadixCache
 from concur_agents.emulator.request import Request
 
 __all__ = ["PrefillPlan", "plan_prefill"]
@@ -65,14 +65,12 @@ def plan_prefill(
         if plan.full:
             break
         tokens = request.tokens()
-        request.prefix, request.node = cache.match(tokens, len(tokens) // TOKEN_BYTES - 1)
+        request.prefix, node = cache.match(tokens, len(tokens) // TOKEN_BYTES - 1)
         request.protected = request.prefix
-        verdict = budget.take(plan, request)
+        verdict = budget.take(plan, request, node)
         if verdict is not _Verdict.GO_ON:
             if verdict is _Verdict.NO_MEMORY:
                 plan.full = bool(plan.requests or running)
-            if not plan.requests or plan.requests[-1] is not request:
-                request.node = None  # not taken: it holds nothing
             break
     return plan
 
@@ -107,38 +105,36 @@ class _Budget:
 
     def take_chunk(self, plan: PrefillPlan, request: Request) -> None:
         """Go on with a prompt that was cut; it must go on, for only so can it give its memory back."""
-        assert self._chunk_left is not None  # nothing is cut where chunking is off
-        room = min(self._chunk_left, int(self._cache.reclaimable - self._reserved))
-        limit = room if room > 0 else self._chunk_left
-        total = len(request.tokens()) // TOKEN_BYTES
-        rest = total - request.prefix
+        rest = request.prompt_tokens + request.out - request.prefix
+        most = rest if self._chunk_left is None else self._chunk_left
+        room = min(most, int(self._cache.reclaimable - self._reserved))
+        limit = room if room > 0 else most
         cut = rest > limit
         request.extend_end = request.prefix + min(rest, limit)
         if cut:
             plan.chunked = request
         self._join(plan, request, hits=0, reserve=0 if cut else min(request.max_new_tokens, CLIP_NEW_TOKENS))
 
-    def take(self, plan: PrefillPlan, request: Request) -> _Verdict:
-        """Let a request from the queue join, whole or cut, if it fits. Its match is in ``prefix`` and ``node``."""
-        assert request.node is not None
-        total = len(request.prompt) // TOKEN_BYTES + request.out
-        extend = total - request.prefix
+    def take(self, plan: PrefillPlan, request: Request, node: Node) -> _Verdict:
+        """Let a request from the queue join, whole or cut, if it fits. Its ``prefix`` ends on ``node``."""
+        extend = request.prompt_tokens + request.out - request.prefix
         still = min(max(request.max_new_tokens - request.out, 0), CLIP_NEW_TOKENS)
         # The lock keeps the candidate's own prefix out of what could be evicted for it.
-        self._cache.lock(request.node)
+        self._cache.lock(node)
         if extend + still + self._page >= self._cache.reclaimable - self._reserved:
-            self._cache.unlock(request.node)
+            self._cache.unlock(node)
             return _Verdict.NO_MEMORY
         paged = self._ceil(extend)
-        cut = self._chunk_left is not None and paged > self._chunk_left
-        if cut:
-            assert self._chunk_left is not None
+        cut = False
+        if self._chunk_left is not None and paged > self._chunk_left:
+            cut = True
             end = (request.prefix + self._chunk_left // self._page * self._page) // self._page * self._page
             extend = end - request.prefix
         over = self._chunk_left is None and plan.requests and paged >= self._input_left
         if extend <= 0 or over:
-            self._cache.unlock(request.node)
+            self._cache.unlock(node)
             return _Verdict.PASS_FULL
+        request.node = node
         request.extend_end = request.prefix + extend
         if cut:
             plan.chunked = request

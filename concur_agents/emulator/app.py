@@ -12,9 +12,9 @@ from concur_agents.emulator import control
 from concur_agents.emulator.chat import chat_completions, completions
 from concur_agents.emulator.generate import generate
 from concur_agents.emulator.metrics import MetricsPage
+from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.service import Service, ServiceConfig
 from concur_agents.emulator.tokenizer import Tokenizer
-from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.wire import Json, error
 
 __all__ = ["create_app"]
@@ -54,10 +54,12 @@ def create_app(config: ServiceConfig | None = None, tokenizer: Tokenizer | None 
 
 
 async def _bad_request(request: Request, problem: Exception) -> Response:  # noqa: ARG001, the handler's signature
-    assert isinstance(problem, BadRequestError)  # registered for nothing else
+    if not isinstance(problem, BadRequestError):  # registered for nothing else
+        raise problem
     return error(problem)
 
 
 async def _http_error(request: Request, problem: Exception) -> Response:  # noqa: ARG001, the handler's signature
-    assert isinstance(problem, HTTPException)  # registered for nothing else
+    if not isinstance(problem, HTTPException):  # registered for nothing else
+        raise problem
     return Json({"detail": problem.detail}, status_code=problem.status_code, headers=problem.headers)

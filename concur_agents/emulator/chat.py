@@ -6,17 +6,18 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.radix import TOKEN_BYTES, pack
 from concur_agents.emulator.request import FinishReason
 from concur_agents.emulator.scripts import count_turns
 from concur_agents.emulator.service import Answer, Service
 from concur_agents.emulator.tokenizer import Reply
-from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.wire import EventStream, Json, body_of, gone, usage
 
 __all__ = ["chat_completions", "completions", "wait_for"]
@@ -28,6 +29,8 @@ async def chat_completions(request: Request) -> Response:
     """One assistant message for a conversation."""
     service: Service = request.app.state.service
     body = await body_of(request, only_json=True)
+    if body.get("n", 1) not in (1, None):
+        raise BadRequestError("n must be 1 in the emulator, got {!r:.80}".format(body["n"]))
     messages = _messages(body)
     tools = _tools(body)
     try:
@@ -42,14 +45,20 @@ async def chat_completions(request: Request) -> Response:
             f"{service.config.engine.context_length} completion tokens."
         )
     streaming = bool(body.get("stream"))
-    answer = service.start(
-        prompt,
-        max_tokens=max_tokens,
-        rid=_text(body, "rid"),
-        ignore_eos=bool(body.get("ignore_eos")),
-        streaming=streaming,
-        scripted=service.scripts.reply(_session(request, body), count_turns(messages)),
-    )
+    scripted = service.scripts.reply(_session(request, body), count_turns(messages))
+    try:
+        answer = service.start(
+            prompt,
+            max_tokens=max_tokens,
+            rid=_text(body, "rid"),
+            ignore_eos=bool(body.get("ignore_eos")),
+            streaming=streaming,
+            scripted=scripted,
+        )
+    except BadRequestError as problem:
+        if streaming and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return EventStream(_failed(problem))  # SGLang has begun the stream by the time it knows
+        raise
     talk = _Chat(service, answer, body)
     if streaming:
         return EventStream(talk.events(), lambda: service.release(answer))
@@ -101,6 +110,12 @@ async def wait_for(request: Request, service: Service, *answers: Answer) -> None
             raise problem
 
 
+async def _failed(problem: BadRequestError) -> AsyncIterator[dict[str, Any]]:
+    """The one event of a stream that could not begin, or go on."""
+    kind = HTTPStatus(problem.status).name
+    yield {"error": {"object": "error", "message": str(problem), "type": kind, "param": None, "code": problem.status}}
+
+
 async def _all_done(answers: tuple[Answer, ...]) -> None:
     for answer in answers:
         await answer.generation.done.wait()
@@ -136,13 +151,16 @@ class _Completion:
         shown = ""
         async for out in self.answer.generation.progress():
             text = self._text(out)
-            if len(text) > len(shown) or self.answer.request.finish_reason is not None:
-                ended = self._reason() if self.answer.generation.done.is_set() else None
+            done = self.answer.generation.done.is_set()
+            if len(text) > len(shown) or done:
+                ended = self._reason() if done else None
                 yield {**self._chunk({"text": text[len(shown) :]}, ended), "usage": None}
                 shown = text
         self.service.release(self.answer)
         if self.with_usage:
-            yield {**self._head(self.chunk_kind), "choices": [], "usage": self._usage()}
+            # SGLang leaves this null out here, and only here.
+            told = {name: value for name, value in self._usage().items() if name != "completion_tokens_details"}
+            yield {**self._head(self.chunk_kind), "choices": [], "usage": told}
 
     def _content(self) -> dict[str, Any]:
         return {"index": 0, "text": self._text(self.answer.request.out)}
@@ -163,7 +181,9 @@ class _Completion:
     def _usage(self) -> dict[str, Any]:
         request = self.answer.request
         cached = request.cached_tokens if self.service.config.enable_cache_report else None
-        return usage(request.prompt_tokens, request.out, cached)
+        # One that was aborted in the queue has never reached the engine's own count.
+        prompt = 0 if request.scheduled_at is None else request.prompt_tokens
+        return usage(prompt, request.out, cached)
 
 
 class _Chat(_Completion):
@@ -197,6 +217,10 @@ class _Chat(_Completion):
                 }
                 yield self._chunk({"delta": {"reasoning_content": None, "tool_calls": [rest]}}, None)
         self.service.release(self.answer)
+        if (problem := self.service.failure(self.answer.request)) is not None:
+            async for event in _failed(problem):
+                yield event
+            return
         yield self._chunk({"delta": {"reasoning_content": None}}, self._reason())
         if self.with_usage:
             yield {**self._head(self.chunk_kind), "choices": [], "usage": self._usage()}
@@ -266,11 +290,15 @@ def _messages(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _tools(body: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    tools = body.get("tools")
-    if tools is None or body.get("tool_choice") == "none":
+    tools, choice = body.get("tools"), body.get("tool_choice")
+    if tools is None or choice == "none":
         return None
-    if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
-        raise BadRequestError("tools: Input should be a valid list of objects", kind="Bad Request")
+    if not isinstance(tools, list) or not all(
+        isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping) for tool in tools
+    ):
+        raise BadRequestError("tools: Input should be a valid list of functions", kind="Bad Request")
+    if isinstance(choice, Mapping) and isinstance(choice.get("function"), Mapping):
+        return [tool for tool in tools if tool["function"].get("name") == choice["function"].get("name")]
     return tools
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 __all__ = ["EngineConfig"]
 
+SMALLEST = 8  # tokens: room for a prompt of one beside the 5 that are kept free (see max_prompt_tokens)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
@@ -37,21 +39,24 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.page_size < 1:
             raise ValueError(f"page_size must be at least 1, got {self.page_size}")
-        if self.max_total_tokens < 2 * self.page_size or self.max_total_tokens % self.page_size:
+        if self.max_total_tokens < max(SMALLEST, 2 * self.page_size) or self.max_total_tokens % self.page_size:
             raise ValueError(
-                f"max_total_tokens must be whole pages of {self.page_size} and at least two, got {self.max_total_tokens}"
+                f"max_total_tokens must be two or more whole pages of {self.page_size} and at least {SMALLEST}, "
+                f"got {self.max_total_tokens}"
             )
+        if self.context_length < SMALLEST:
+            raise ValueError(f"context_length must be at least {SMALLEST}, got {self.context_length}")
         if self.chunked_prefill_size is not None and (
             self.chunked_prefill_size < 1 or self.chunked_prefill_size % self.page_size
         ):
             raise ValueError(
                 f"chunked_prefill_size must be None or whole pages of {self.page_size}, got {self.chunked_prefill_size}"
             )
-        for name in ("context_length", "max_prefill_tokens", "max_running_requests", "decode_log_interval"):
+        for name in ("max_prefill_tokens", "max_running_requests", "decode_log_interval"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.max_queued_requests is not None and self.max_queued_requests < 0:
-            raise ValueError(f"max_queued_requests must be None or at least 0, got {self.max_queued_requests}")
+        if self.max_queued_requests is not None and self.max_queued_requests < 1:
+            raise ValueError(f"max_queued_requests must be None or at least 1, got {self.max_queued_requests}")
         if not 0 < self.schedule_conservativeness < float("inf"):
             raise ValueError(f"schedule_conservativeness must be positive, got {self.schedule_conservativeness}")
 
@@ -62,5 +67,9 @@ class EngineConfig:
 
     @property
     def max_prompt_tokens(self) -> int:
-        """A prompt must be shorter than this: SGLang keeps 5 tokens of the longest request free of it."""
-        return self.max_request_tokens - 5
+        """A prompt must be shorter than this.
+
+        SGLang keeps 5 tokens of the longest request free of it; and what admission sets aside for rounding (a page)
+        must be free beside it, or it would wait for ever.
+        """
+        return min(self.max_request_tokens - 5, self.max_total_tokens - self.page_size)

@@ -7,9 +7,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.scripts import ScriptedReply
 from concur_agents.emulator.service import Service
-from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.wire import Json, body_of
 
 __all__ = [
@@ -34,8 +34,9 @@ def _service(request: Request) -> Service:
     return service
 
 
-async def health(request: Request) -> Response:  # noqa: ARG001, the route's signature
-    """Alive. (SGLang generates a token to find out; that would disturb the cache, so it is not imitated.)"""
+async def health(request: Request) -> Response:
+    """Alive, once an idle engine has generated a token."""
+    await _service(request).probe()
     return Response()
 
 
@@ -156,7 +157,8 @@ async def abort_request(request: Request) -> Response:
     rid, everything = body.get("rid") or "", bool(body.get("abort_all"))
     if not isinstance(rid, str):
         raise BadRequestError("rid: Input should be a valid string", kind="Bad Request")
-    if rid or everything:
+    # SGLang passes on only names it knows, and then ends every request whose name starts with it.
+    if everything or service.driver.knows(rid):
         service.scheduler.stats.aborted_requests += 1
         service.driver.abort(rid, everything=everything)
     return Response()

@@ -8,6 +8,7 @@ the whole thing runs at the speed of its arithmetic.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 from concur_agents.emulator.request import FinishReason, Request
@@ -15,6 +16,8 @@ from concur_agents.emulator.results import StepResult
 from concur_agents.emulator.scheduler import Scheduler
 
 __all__ = ["Driver", "Generation"]
+
+logger = logging.getLogger(__name__)
 
 QUANTUM_S = 0.002
 """Loop seconds that decode steps may be taken together: a wake-up costs about 0.1 ms, an arrival waits at most this."""
@@ -94,6 +97,10 @@ class Driver:
         self._kick()
         return generation
 
+    def knows(self, rid: str) -> bool:
+        """Whether a request of exactly this name is on its way."""
+        return any(request.rid == rid for request in self._live)
+
     def abort(self, rid: str = "", *, everything: bool = False) -> None:
         """End requests by the start of their name, or all (see :meth:`Scheduler.abort`)."""
         for request in self.scheduler.abort(rid, everything=everything):
@@ -109,9 +116,11 @@ class Driver:
         self.paused = True
 
     def resume(self) -> None:
-        """Go on after :meth:`pause`."""
-        self.paused = False
-        self._kick()
+        """Go on after :meth:`pause`; the engine's time has stood still meanwhile."""
+        if self.paused:
+            self.paused = False
+            self._anchor = (asyncio.get_running_loop().time(), self.scheduler.clock_s)
+            self._kick()
 
     def now(self) -> float:
         """Engine seconds that should have passed by now."""
@@ -137,6 +146,17 @@ class Driver:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
+        try:
+            await self._work()
+        except Exception as problem:
+            logger.exception("the emulated engine broke; every request in it fails")
+            for request in list(self._live):
+                request.finish_reason, request.failed = FinishReason.ABORT, True
+                request.abort_message = f"engine failure: {problem!r}"
+                self._deliver_end(request)
+            self.scheduler.restart()
+
+    async def _work(self) -> None:
         scheduler = self.scheduler
         while not self.paused:
             lag = self.now() - scheduler.clock_s

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from concur_agents.emulator.chat import wait_for
+from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.radix import TOKEN_BYTES, pack, unpack
 from concur_agents.emulator.request import FinishReason
 from concur_agents.emulator.service import Answer, Service
-from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.wire import EventStream, Json, body_of
 
 __all__ = ["generate"]
@@ -33,7 +33,7 @@ async def generate(request: Request) -> Response:
         prompts, single = _prompts(service, body)
         answers = _start(service, body, prompts)
     except BadRequestError as problem:
-        if problem.kind == "Bad Request":
+        if problem.kind != "BadRequestError":
             raise
         return Json({"error": {"message": str(problem)}}, status_code=problem.status)
     received = time.time()
@@ -126,7 +126,7 @@ def _meta(answer: Answer, out: int, received: float) -> dict[str, Any]:
     request = answer.request
     meta: dict[str, Any] = {
         "id": request.rid,
-        "finish_reason": _finish_reason(answer),
+        "finish_reason": _finish_reason(answer) if answer.generation.done.is_set() else None,
         "prompt_tokens": request.prompt_tokens,
         "weight_version": "default",
         "num_retractions": request.retractions,
@@ -138,7 +138,7 @@ def _meta(answer: Answer, out: int, received: float) -> dict[str, Any]:
         "dp_rank": None,
         "request_received_ts": received,
     }
-    if request.finished_at is not None:
+    if request.finished_at is not None and answer.generation.done.is_set():
         meta["e2e_latency"] = request.finished_at - request.submitted_at
         meta["request_finished_ts"] = time.time()
     if request.first_token_at is not None:

@@ -26,7 +26,6 @@ class KvBook:
 
     def checkpoint(self, request: Request, up_to: int) -> None:
         """Publish the request's first ``up_to`` tokens in the tree and move its lock there."""
-        assert request.node is not None  # only a request that holds KV is published
         known, node = self.cache.insert(request.tokens(up_to))
         whole = up_to // self._page * self._page
         if 0 < request.prompt_tokens // self._page * self._page < whole:
@@ -34,7 +33,8 @@ class KvBook:
             self.cache.insert(request.prompt)
         self.cache.release(max(0, known - request.protected))  # somebody inserted the same before: duplicates
         self.cache.lock(node)
-        self.cache.unlock(request.node)
+        if request.node is not None:
+            self.cache.unlock(request.node)
         request.node = node
         request.protected = whole
         request.prefix = up_to

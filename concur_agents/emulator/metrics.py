@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client.core import (
     CollectorRegistry,
@@ -148,13 +148,10 @@ class MetricsPage(Collector):
             )
         if stats.aborted_requests:
             yield self._count("num_aborted_requests_total", "Aborts asked for.", stats.aborted_requests, self._engine)
-        for family, pick in (
-            ("time_to_first_token_seconds", lambda mode: mode.ttft),
-            ("e2e_request_latency_seconds", lambda mode: mode.e2e),
-        ):
-            histograms = [({"is_streaming": name, **self._engine}, pick(mode)) for name, mode in modes.items()]
-            yield self._histogram(family, "In engine seconds.", histograms)
-        yield self._histogram("queue_time_seconds", "In engine seconds.", [(self._rank, stats.queue_time)])
+        by_mode = [({"is_streaming": name, **self._engine}, mode) for name, mode in modes.items()]
+        yield self._histogram("time_to_first_token_seconds", [(which, mode.ttft) for which, mode in by_mode])
+        yield self._histogram("e2e_request_latency_seconds", [(which, mode.e2e) for which, mode in by_mode])
+        yield self._histogram("queue_time_seconds", [(self._rank, stats.queue_time)])
 
     def _gauge(self, name: str, text: str, value: float, labels: Mapping[str, str] | None = None) -> Metric:
         labels = self._rank if labels is None else labels
@@ -176,13 +173,14 @@ class MetricsPage(Collector):
             family.add_metric([mode, *labels.values()], value)
         return family
 
-    def _histogram(self, name: str, text: str, series: Iterable[tuple[Mapping[str, str], Histogram]]) -> Metric:
-        family = HistogramMetricFamily(f"sglang:{name}", text, labels=None)
+    def _histogram(self, name: str, series: Sequence[tuple[dict[str, str], Histogram]]) -> Metric:
+        names = list(series[0][0]) if series else []
+        family = HistogramMetricFamily(f"sglang:{name}", "In engine seconds.", labels=names)
         for labels, histogram in series:
-            total, buckets = 0, []
-            for bound, count in zip((*histogram.bounds, "+Inf"), histogram.counts, strict=True):
+            total = 0
+            buckets: list[tuple[str, float]] = []
+            for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
                 total += count
-                buckets.append((str(float(bound)) if bound != "+Inf" else "+Inf", total))
-            family._labelnames = tuple(labels)
+                buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), total))
             family.add_metric(list(labels.values()), buckets, histogram.sum)
         return family

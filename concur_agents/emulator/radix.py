@@ -112,7 +112,7 @@ class RadixCache:
                 break
             common = self._common(child.tokens, tokens, offset, end)
             if common < len(child.tokens):
-                node = self._split(child, common)
+                node = self._split(node, child, common)
                 offset += common
                 break
             node = child
@@ -135,7 +135,7 @@ class RadixCache:
                 break
             child.last_access = self._tick()
             common = self._common(child.tokens, tokens, offset, end)
-            node = child if common == len(child.tokens) else self._split(child, common)
+            node = child if common == len(child.tokens) else self._split(node, child, common)
             offset += common
         if offset < end:
             leaf = Node(tokens[offset:end], node, self._tick())
@@ -184,11 +184,14 @@ class RadixCache:
     def make_room(self, count: int) -> bool:
         """Evict until ``count`` slots are free or nothing evictable is left; whether they are free now."""
         while self.free < count and self.evictable:
-            leaf = self._oldest_leaf()
+            leaf, parent = self._oldest_leaf()
             self.free += len(leaf)
             self.evictable -= len(leaf)
             self.evicted_total += len(leaf)
-            self._drop(leaf)
+            del parent.children[leaf.tokens[: self.page_size * TOKEN_BYTES]]
+            leaf.parent = None
+            if not parent.children and parent.locks == 0:
+                self._offer(parent)
         return self.free >= count
 
     # Internals
@@ -210,10 +213,8 @@ class RadixCache:
                 high = middle
         return self._aligned(low * TOKEN_BYTES)
 
-    def _split(self, node: Node, size: int) -> Node:
+    def _split(self, parent: Node, node: Node, size: int) -> Node:
         """Cut ``node`` after ``size`` bytes; returns the upper part. Locks hold for both parts."""
-        parent = node.parent
-        assert parent is not None  # the root is empty, so nothing ever ends inside it
         width = self.page_size * TOKEN_BYTES
         upper = Node(node.tokens[:size], parent, self._tick())
         upper.locks = node.locks
@@ -223,14 +224,6 @@ class RadixCache:
         node.last_access = self._tick()
         upper.children[node.tokens[:width]] = node
         return upper
-
-    def _drop(self, leaf: Node) -> None:
-        parent = leaf.parent
-        assert parent is not None  # the root is locked, so it is never evicted
-        del parent.children[leaf.tokens[: self.page_size * TOKEN_BYTES]]
-        leaf.parent = None
-        if not parent.children and parent.locks == 0:
-            self._offer(parent)
 
     def _tick(self) -> int:
         # Steps are wide enough for a path of a million nodes below one match (see _renew_path).
@@ -251,13 +244,14 @@ class RadixCache:
             self._serial += 1
             heapq.heappush(self._leaves, (leaf.last_access, self._serial, leaf))
 
-    def _oldest_leaf(self) -> Node:
+    def _oldest_leaf(self) -> tuple[Node, Node]:
+        """The next victim and its parent; there must be one."""
         while True:
             seen, _, leaf = heapq.heappop(self._leaves)
             leaf.offered = False
             if leaf.parent is None or leaf.locks or leaf.children:
-                continue  # evicted, in use, or not a leaf any more; it is offered again when that changes
+                continue  # in use, or not a leaf any more; it is offered again when that changes
             if seen != leaf.last_access:
                 self._offer(leaf)
                 continue
-            return leaf
+            return leaf, leaf.parent

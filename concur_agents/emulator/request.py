@@ -34,6 +34,7 @@ class Request:
         stops: whether the model stops by itself after ``output`` (else the output is cut off there, as by length).
         ignore_eos: admission then reserves the whole output, as SGLang does for fixed-length requests.
         streaming: only a label of the metrics.
+        probe: a health check, which is not counted among the requests that ended.
     """
 
     __slots__ = (
@@ -42,6 +43,7 @@ class Request:
         "already_computed",
         "cached_tokens",
         "extend_end",
+        "failed",
         "finish_reason",
         "finish_step",
         "finished_at",
@@ -53,6 +55,7 @@ class Request:
         "out",
         "output",
         "prefix",
+        "probe",
         "prompt",
         "protected",
         "retractions",
@@ -62,7 +65,6 @@ class Request:
         "stops",
         "streaming",
         "submitted_at",
-        "tag",
     )
 
     def __init__(
@@ -75,7 +77,7 @@ class Request:
         stops: bool = True,
         ignore_eos: bool = False,
         streaming: bool = False,
-        tag: object = None,
+        probe: bool = False,
     ) -> None:
         if not prompt:
             raise ValueError("prompt must hold at least one token")
@@ -87,8 +89,7 @@ class Request:
         self.stops = stops
         self.ignore_eos = ignore_eos
         self.streaming = streaming
-        self.tag = tag
-        """The submitter's own; the engine never looks at it."""
+        self.probe = probe
 
         self.out = 0
         """Output tokens so far. While the request runs it is brought up to date when the scheduler touches it."""
@@ -99,6 +100,8 @@ class Request:
         self.abort_message: str | None = None
         self.abort_wanted = False
         """Ends with its next forward pass."""
+        self.failed = False
+        """The engine ended it for want of memory, or because it broke."""
 
         self.prefix = 0
         """Tokens already computed before the next extend."""

@@ -148,6 +148,14 @@ class Scheduler:
         self._report_phase = 0
         return True
 
+    def restart(self) -> None:
+        """Forget every request and the cache, as after a crash; counters and clock go on."""
+        self.cache.reset()
+        self.waiting.clear()
+        self._batch = DecodeBatch()
+        self._chunked = None
+        self._full = False
+
     # One pass
 
     def step(self, *, limit_s: float = 0.0) -> StepResult:
@@ -239,9 +247,7 @@ class Scheduler:
             queued=len(self.waiting),
             ratio=self._ratio,
         )
-        return StepResult(
-            kind=StepKind.PREFILL, duration_s=duration, steps=1, advanced=advanced, finished=finished
-        )
+        return StepResult(kind=StepKind.PREFILL, duration_s=duration, steps=1, advanced=advanced, finished=finished)
 
     def _count_schedule(self, request: Request) -> None:
         if request.scheduled_at is None:
@@ -275,7 +281,8 @@ class Scheduler:
     def _decode(self, limit_s: float, finished: list[Request]) -> StepResult:
         batch = self._batch.requests
         steps, duration = self._take_together(limit_s)
-        self.cache.make_room(self._slots_for(steps))
+        # Before each step SGLang makes room for a whole page per request, however few it needs.
+        self.cache.make_room(self._slots_for(steps - 1) + len(batch) * self.config.page_size)
         self.cache.allocate(self._slots_for(steps))
         self._ratio = max(self._ratio - self._decay * (steps - 1), self._min_ratio)
         self._batch.advance(steps)
@@ -293,9 +300,7 @@ class Scheduler:
             self.stats.decode_report(
                 now=self.clock_s, running=len(batch), queued=len(self.waiting), sum_seq_lens=sum_seq_lens
             )
-        return StepResult(
-            kind=StepKind.DECODE, duration_s=duration, steps=steps, advanced=batch, finished=finished
-        )
+        return StepResult(kind=StepKind.DECODE, duration_s=duration, steps=steps, advanced=batch, finished=finished)
 
     def _take_together(self, limit_s: float) -> tuple[int, float]:
         """How many decode steps can be taken as one, and how long they last."""
@@ -330,9 +335,9 @@ class Scheduler:
         if not self.cache.make_room(self._slots_for(1, order)):
             last = order.pop()
             last.abort_message = (
-                "Out of memory even after retracting all other requests in the decode batch. "
-                "Aborting the last request."
+                "Out of memory even after retracting all other requests in the decode batch. Aborting the last request."
             )
+            last.failed = True
             self._retire(last)
             self._close(last, FinishReason.ABORT)
             finished.append(last)

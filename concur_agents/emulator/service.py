@@ -11,13 +11,13 @@ from concur_agents.emulator.config import EngineConfig
 from concur_agents.emulator.cost import CostModel
 from concur_agents.emulator.driver import Driver, Generation
 from concur_agents.emulator.presets import get_preset
-from concur_agents.emulator.radix import TOKEN_BYTES
+from concur_agents.emulator.problems import BadRequestError
+from concur_agents.emulator.radix import TOKEN_BYTES, pack
 from concur_agents.emulator.request import FinishReason, Request
 from concur_agents.emulator.results import QueueFullError, TooLongError
 from concur_agents.emulator.scheduler import Scheduler
 from concur_agents.emulator.scripts import ScriptedReply, ScriptStore
 from concur_agents.emulator.tokenizer import ByteTokenizer, Reply, Tokenizer
-from concur_agents.emulator.problems import BadRequestError
 
 __all__ = ["Answer", "Service", "ServiceConfig"]
 
@@ -139,7 +139,7 @@ class Service:
         except TooLongError as problem:
             raise BadRequestError(str(problem)) from problem
         except QueueFullError as problem:
-            raise BadRequestError(str(problem), status=503, kind="ServiceUnavailable") from problem
+            raise BadRequestError(str(problem), status=503, kind="503") from problem
         self._rids.add(rid)
         return Answer(generation=generation, reply=reply, natural=len(tokens) // TOKEN_BYTES)
 
@@ -151,11 +151,15 @@ class Service:
 
     def failure(self, request: Request) -> BadRequestError | None:
         """The HTTP error that an ended request turns into; None for one that simply ended or was aborted."""
-        if request.finish_reason is FinishReason.ABORT and not request.abort_wanted and request.abort_message:
-            if request.first_token_at is None and request.scheduled_at is None:
-                return None
-            return BadRequestError(request.abort_message, status=500, kind="InternalServerError")
+        if request.finish_reason is FinishReason.ABORT and request.failed:
+            return BadRequestError(request.abort_message or "Aborted", status=500, kind="500")
         return None
+
+    async def probe(self) -> None:
+        """SGLang's health check: an idle engine generates a token, which leaves its marks in cache and gauges."""
+        if self.scheduler.idle and not self.driver.paused:
+            request = Request(f"HEALTH_CHECK_{uuid.uuid4().hex}", pack([0]), pack([0]), stops=False, probe=True)
+            await self.driver.submit(request).done.wait()
 
     def _check(self, prompt: int, max_tokens: int | None) -> None:
         if max_tokens is not None and max_tokens < 0:

@@ -161,6 +161,8 @@ class EngineStats:
 
     def finished(self, request: Request) -> None:
         """A request that was scheduled at least once has ended."""
+        if request.probe:
+            return
         mode = self.by_mode[request.streaming]
         mode.requests += 1
         mode.prompt_tokens += request.prompt_tokens

@@ -68,14 +68,17 @@ class ByteTokenizer:
         self._room = remember_bytes
 
     def encode(self, text: str) -> bytes:
+        """UTF-8, filled up to whole tokens with zero bytes."""
         data = text.encode("utf-8", "surrogatepass")
         return data + b"\0" * (-len(data) % TOKEN_BYTES)
 
     def decode(self, tokens: bytes) -> str:
+        """The text again, without special tokens; what is no UTF-8 becomes a replacement character."""
         parts = (tokens[i : i + TOKEN_BYTES] for i in range(0, len(tokens), TOKEN_BYTES))
         return b"".join(p for p in parts if p[1:] != b"\xff\xff\xff").replace(b"\0", b"").decode("utf-8", "replace")
 
     def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> bytes:
+        """Tools, then each message between its start and end token, then the start of the next one."""
         parts = []
         if tools:
             parts.append(self._block("tools", json.dumps(tools)))
@@ -84,12 +87,14 @@ class ByteTokenizer:
         return b"".join(parts)
 
     def render_reply(self, reply: Reply) -> bytes:
+        """Reasoning first: the next prompt will not have it, as with models whose template drops it."""
         thought = self.THINK + self.encode(reply.reasoning) + self.THINK if reply.reasoning else b""
         return thought + self._body(reply.content or "", reply.tool_calls) + self.END
 
     def filler(self, count: int, seed: int) -> bytes:
-        # Words of three letters and a space: one token each, and stable when the text is encoded again. The sequence
-        # is that of a full-period linear congruence over 2**20 (multiplier 4k+1, odd increment).
+        """Words of three letters and a space."""
+        # Such a word is one token, also when its text is encoded again. The sequence is a linear congruence of full
+        # period 2**20 (multiplier 4k+1, odd increment).
         words, state = bytearray(), seed & 0xFFFFF
         for _ in range(count):
             state = (state * 1_664_525 + 1_013_904_223) & 0xFFFFF

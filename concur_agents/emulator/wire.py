@@ -81,7 +81,7 @@ class EventStream(Response):
         on_gone: called when the client leaves before the end.
     """
 
-    def __init__(self, events: AsyncIterator[dict[str, Any]], on_gone: Callable[[], None]) -> None:
+    def __init__(self, events: AsyncIterator[dict[str, Any]], on_gone: Callable[[], None] | None = None) -> None:
         super().__init__(media_type="text/event-stream")
         self._events = events
         self._on_gone = on_gone
@@ -100,7 +100,7 @@ class EventStream(Response):
             for task in (pump, watch):
                 task.cancel()
             await asyncio.gather(pump, watch, return_exceptions=True)
-            if not finished:
+            if not finished and self._on_gone is not None:
                 self._on_gone()
 
     async def _pump(self, send: Send) -> None:

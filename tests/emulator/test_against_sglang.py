@@ -14,6 +14,7 @@ Without CONCUR_RECORD the live answers are compared and nothing is written. Batc
 prompts, since only then does the real scheduler see them all at once.
 """
 
+import importlib.util
 import json
 import os
 import random
@@ -26,10 +27,11 @@ from typing import Any
 
 import pytest
 import urllib3
-import vcr
+import vcr  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
 from concur_agents.emulator import CostModel, Emulator, EngineConfig, ServiceConfig
+from concur_agents.emulator.hf import HuggingFaceTokenizer
 
 HERE = Path(__file__).parent
 LIVE = os.environ.get("CONCUR_REAL_ENGINE_URL")
@@ -46,7 +48,23 @@ INFO = (
     "decode_log_interval",
     "version",
 )
+JINJA = importlib.util.find_spec("jinja2") is not None
+needs_jinja = pytest.mark.skipif(
+    not JINJA, reason="without jinja2 the emulator cannot render the model's chat template"
+)
+
 TIMED = re.compile(r"_seconds|gen_throughput|_created|fwd_occupancy|http_")
+UNIMITATED = {
+    # Times inside the real server that mean nothing here.
+    "storage_prefetch_wait",
+    "storage_staging_wait",
+    "forward_entry_time",
+    "prefill_finished_time",
+    "weight_versions",
+    "api_server_dispatch_finish_ts",
+    "response_sent_to_client_ts",
+    "decode_throughput",
+}
 
 
 @dataclass
@@ -69,7 +87,7 @@ class Wire:
         self._pool = urllib3.PoolManager(timeout=300, retries=False)
 
     def send(self, scenario: str, path: str, body: Any = None, method: str = "POST") -> Exchange:
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         headers = {"Content-Type": "application/json", "Accept": "text/plain", "Connection": "close"}
         response = self._pool.request(method, self.url + path, body=data, headers=headers)
         return Exchange(scenario, method, path, body, response.status, _parse(response.data.decode()))
@@ -159,14 +177,14 @@ CHAT: list[Any] = [
 
 def chats(send: Send, name: str) -> Iterator[Exchange]:
     """A conversation that grows, with and without tools, whole and streamed."""
-    base = {"model": "model", "temperature": 0, "ignore_eos": True, "max_tokens": 2}
-    usage = {"stream_options": {"include_usage": True}}
+    base: dict[str, Any] = {"model": "model", "temperature": 0, "ignore_eos": True, "max_tokens": 2}
+    usage: dict[str, Any] = {"stream_options": {"include_usage": True}}
     for count in (2, 4, 6):
         for extra in ({}, {"tools": TOOLS}, {"stream": True, **usage}, {"tools": TOOLS, "stream": True}):
             yield send(name, "/v1/chat/completions", {**base, "messages": CHAT[:count], **extra})
-    yield send(name, "/v1/completions", {"model": "model", "prompt": "hello", "max_tokens": 2, "ignore_eos": True})
-    yield send(name, "/v1/completions", {"model": "model", "prompt": "hello", "max_tokens": 2, "stream": True, **usage})
-    yield send(name, "/generate", {"text": "hello, world", "sampling_params": {"max_new_tokens": 1}})
+    yield send(name, "/v1/completions", {"model": "model", "prompt": "hello", **base})
+    yield send(name, "/v1/completions", {"model": "model", "prompt": "hello", "stream": True, **base, **usage})
+    yield send(name, "/generate", {"text": "hello, world", "sampling_params": {"max_new_tokens": 1, "temperature": 0}})
     yield send(name, "/generate", {"input_ids": [9, 8, 7], "sampling_params": {"max_new_tokens": 0}})
 
 
@@ -174,20 +192,21 @@ def errors(send: Send, name: str) -> Iterator[Exchange]:
     """Requests that are refused."""
     user = [{"role": "user", "content": "hi"}]
     chat = {"model": "model", "messages": user}
-    for body in (
+    refused: list[Any] = [
         {},
         {"model": "model", "messages": []},
         {"model": "model", "messages": "hi"},
         {**chat, "max_tokens": -1},
         {**chat, "max_tokens": 9000},
         {"model": "model", "messages": [{"role": "user", "content": "x" * 9000}], "max_tokens": 1},
-        {"model": "model", "messages": [{"role": "user", "content": "x" * 700}], "max_tokens": 1},
         {**chat, "max_tokens": "many"},
-    ):
+    ]
+    for body in refused:
         yield send(name, "/v1/chat/completions", body)
     yield send(name, "/v1/completions", {"model": "model"})
     yield send(name, "/v1/completions", {"model": "model", "prompt": ""})
-    for body in ({}, {"input_ids": []}, {"input_ids": [9], "sampling_params": {"max_new_tokens": -1}}, []):
+    wrong: list[Any] = [{}, {"input_ids": []}, {"input_ids": [9], "sampling_params": {"max_new_tokens": -1}}, []]
+    for body in wrong:
         yield send(name, "/generate", body)
     yield send(name, "/generate", {"input_ids": [9], "sampling_params": {"max_new_tokens": 9000}})
     yield send(name, "/nope", {})
@@ -195,12 +214,12 @@ def errors(send: Send, name: str) -> Iterator[Exchange]:
 
 
 SCENARIOS: dict[str, Callable[[Send, str], Iterator[Exchange]]] = {
-    "turns": lambda send, name: agents(send, name, seed=1, agents=4, rounds=16, first=(10, 40), new=(2, 12), eos=False),
+    "turns": lambda send, name: agents(send, name, seed=1, agents=4, rounds=10, first=(10, 40), new=(2, 12), eos=False),
     "eviction": lambda send, name: agents(
-        send, name, seed=2, agents=9, rounds=16, first=(40, 110), new=(2, 12), eos=False
+        send, name, seed=2, agents=9, rounds=8, first=(40, 110), new=(2, 12), eos=False
     ),
     "retraction": lambda send, name: agents(
-        send, name, seed=3, agents=7, rounds=7, first=(5, 25), new=(80, 140), eos=True
+        send, name, seed=4, agents=4, rounds=6, first=(5, 20), new=(250, 400), eos=True
     ),
     "chats": chats,
     "errors": errors,
@@ -260,6 +279,12 @@ def _scrub_response(response: Any) -> Any:
         info = json.loads(text)
         state = {"effective_max_running_requests_per_dp": _most_running(info)}
         text = json.dumps({**{name: info[name] for name in INFO}, "internal_states": [state]})
+    elif text.startswith(("{", "[")) and '"output_ids"' in text:
+        replies = json.loads(text)
+        for reply in replies if isinstance(replies, list) else [replies]:
+            for name in UNIMITATED:
+                reply["meta_info"].pop(name, None)
+        text = json.dumps(replies, separators=(",", ":"))
     text = re.sub(r'File \\".*?\\", line \d+, in \w+', "", text)
     return {**response, "headers": {"content-type": [kind]}, "body": {"string": text.encode()}}
 
@@ -271,26 +296,25 @@ def _most_running(info: Any) -> int:
 @pytest.fixture(scope="module", params=["cassette", pytest.param("live", marks=pytest.mark.real_engine)])
 def played(request: pytest.FixtureRequest) -> tuple[dict[str, list[Exchange]], dict[str, list[Exchange]]]:
     """What the real server and the emulator answered."""
-    pytest.importorskip("jinja2")
-    from concur_agents.emulator.hf import HuggingFaceTokenizer
-
     live = request.param == "live"
     if live and LIVE is None:
         pytest.skip("CONCUR_REAL_ENGINE_URL is not set")
     if not live and RECORD:
         pytest.skip("recording")
     recorder = vcr.VCR(
-        cassette_library_dir=str(HERE / "cassettes"),
         record_mode="all" if RECORD else "none",
         match_on=("method", "path", "query", "body"),
         before_record_request=_scrub_request,
         before_record_response=_scrub_response,
     )
+    cassette = HERE / "cassettes" / "sglang-0.5.23.yaml"
+    if RECORD:
+        cassette.unlink(missing_ok=True)  # vcr would add to it
     real = Wire(LIVE if live and LIVE else NOBODY)
     if live and not RECORD:
         answers = play(real, pause=1)
     else:
-        with recorder.use_cassette("sglang-0.5.23.yaml"):
+        with recorder.use_cassette(str(cassette)):
             answers = play(real, pause=1 if live else 0)
     real.close()
     info = answers["info"][0].reply
@@ -302,7 +326,8 @@ def played(request: pytest.FixtureRequest) -> tuple[dict[str, list[Exchange]], d
     config = ServiceConfig(
         engine=engine, cost=CostModel(prefill_token_s=1e-3, decode_base_s=1e-2), model="model", speedup=1e5
     )
-    with Emulator(config, tokenizer=HuggingFaceTokenizer(HERE / "model")) as emulator:
+    tokenizer = HuggingFaceTokenizer(HERE / "model") if JINJA else None
+    with Emulator(config, tokenizer=tokenizer) as emulator:
         wire = Wire(emulator.url)
         ours = repeat(answers, wire)
         wire.close()
@@ -331,7 +356,7 @@ def test_the_scenarios_reach_what_they_are_named_after(played: Played) -> None:
     real, _ = played
     replies = {name: [r["meta_info"] for e in real[name] for r in e.reply] for name in ("turns", "retraction")}
     assert sum(meta["cached_tokens"] for meta in replies["turns"]) > 1000
-    assert sum(meta["num_retractions"] for meta in replies["retraction"]) > 3
+    assert sum(meta["num_retractions"] for meta in replies["retraction"]) > 2
     assert "evicted_tokens_total" in real["metrics"][0].reply
 
 
@@ -344,24 +369,13 @@ def _shape(value: Any) -> Any:
     return type(value).__name__ if not isinstance(value, (int, float)) or isinstance(value, bool) else "number"
 
 
-UNIMITATED = {
-    # Times inside the real server that mean nothing here.
-    "storage_prefetch_wait",
-    "storage_staging_wait",
-    "forward_entry_time",
-    "prefill_finished_time",
-    "weight_versions",
-    "api_server_dispatch_finish_ts",
-    "response_sent_to_client_ts",
-    "decode_throughput",
-}
-
-
 def _comparable(reply: Any) -> Any:
-    if isinstance(reply, list):  # the same kinds of events, however many
+    if isinstance(reply, list):
+        # The same kinds of events, however many; random bytes need not show any text.
         kinds: list[Any] = []
         for event in map(_shape, reply):
-            if event not in kinds:
+            shows_text = any("text" in choice or "content" in choice["delta"] for choice in event.get("choices", ()))
+            if event not in kinds and not shows_text:
                 kinds.append(event)
         return kinds
     shape = _shape(reply)
@@ -370,6 +384,7 @@ def _comparable(reply: Any) -> Any:
     return shape
 
 
+@needs_jinja
 def test_chats_have_the_same_shape_and_usage(played: Played) -> None:
     real, ours = (side["chats"] for side in played)
     for theirs, mine in zip(real, ours, strict=True):
@@ -385,6 +400,7 @@ def _usages(reply: Any) -> Any:
     return [event["usage"] for event in events if event.get("usage")], [r for r in reasons if r], metas
 
 
+@needs_jinja
 def test_what_is_refused_is_refused_in_the_same_way(played: Played) -> None:
     real, ours = (side["errors"] for side in played)
     for theirs, mine in zip(real, ours, strict=True):
@@ -405,6 +421,7 @@ def _samples(text: str) -> dict[str, float]:
     return page
 
 
+@needs_jinja
 def test_the_metrics_say_the_same(played: Played) -> None:
     real, ours = played
     before, after = (_samples(real[name][0].reply) for name in ("before", "metrics"))

@@ -30,6 +30,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         ("/v1/chat/completions", chat(max_tokens="x"), "max_tokens: Input should be a valid integer"),
         ("/v1/chat/completions", chat(max_tokens=2001), "max_completion_tokens is too large: 2001."),
         ("/v1/chat/completions", chat(max_tokens=1999), "Requested token count exceeds the model's maximum"),
+        ("/v1/chat/completions", chat(n=2), "n must be 1 in the emulator, got 2"),
         ("/v1/chat/completions", chat(rid=5), "rid: Input should be a valid string"),
         ("/v1/chat/completions", chat(user=[]), "user: Input should be a valid string"),
         ("/v1/chat/completions", {"messages": [{**USER, "content": "x" * 9000}]}, "The input .* is longer than"),
