@@ -48,7 +48,7 @@ $(VENV)/.ready: pyproject.toml integrations/concur-agents-langgraph/pyproject.to
 	@touch $@
 
 sandbox: setup  ## bubblewrap, for the benchmark's agents
-	@command -v bwrap >/dev/null && command -v setpriv >/dev/null && command -v prlimit >/dev/null || { \
+	@command -v bwrap >/dev/null && command -v setpriv >/dev/null && command -v choom >/dev/null || { \
 	  run=$$([ "$$(id -u)" = 0 ] || echo sudo); echo "installing bubblewrap"; \
 	  { $$run apt-get update && $$run apt-get install -y --no-install-recommends bubblewrap util-linux; } >>$(LOG) 2>&1 \
 	  || { tail -n 5 $(LOG); echo "could not install bubblewrap: install it yourself (apt, dnf, pacman: bubblewrap)"; exit 1; }; }

@@ -53,7 +53,7 @@ class Bench:
     """
 
     def __init__(self, record: Record, path: Path, console: Console) -> None:
-        self._path = path
+        self.path = path
         self._console = console
         self._keep(record)
 
@@ -126,7 +126,7 @@ class Bench:
 
     def _keep(self, record: Record) -> None:
         self._record = record
-        record.save(self._path)
+        record.save(self.path)
 
 
 def _workload(record: Record) -> Workload:

@@ -20,7 +20,7 @@ __all__ = ["DecodePoint", "PrefillPoint", "calibrate"]
 FIRST_ID, LAST_ID = 500, 2300
 """Token ids of words, away from special tokens."""
 
-REPEATS = 3
+REPEATS = 5
 """Each point's time is the median of so many: one interruption does no harm."""
 
 # New tokens of single prompts, and (cached, new) behind a prefix: the range that contexts of a few thousand tokens

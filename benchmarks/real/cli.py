@@ -7,7 +7,7 @@ import datetime
 import logging
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -81,7 +81,7 @@ def run(
 ) -> None:
     """Run every arm on the engine, and on the emulator fitted to it."""
     console = Console()
-    path = record or _new_path()
+    begun: list[Bench] = []
 
     def work() -> None:
         workload, parsed = Workload(agents=agents, seed=seed), parse_arms(arms)
@@ -89,19 +89,19 @@ def run(
         if choice.needs_install:
             ensure_installed(home, console.print)
 
-        async def measure() -> Bench:
+        async def measure() -> None:
             async with choice.open() as running:
-                bench = Bench(new_record(running, workload, parsed, repeats), path, console)
+                bench = Bench(new_record(running, workload, parsed, repeats), record or _new_path(), console)
+                begun.append(bench)
                 if predict:
                     await bench.fit(running)
                 await bench.run(running)
-                return bench
 
-        bench = _run(measure())
+        _run(measure())
         if predict:
-            _run(bench.predict(speedup))
+            _run(begun[0].predict(speedup))
 
-    _guard(console, work, path)
+    _guard(console, work, begun)
 
 
 @app.command()
@@ -135,7 +135,13 @@ def fit(
 def predict(record: RecordArgument, *, speedup: SpeedupOption = 1.0) -> None:
     """Run the record's arms on the emulator with the record's cost model, and compare."""
     console = Console()
-    _guard(console, lambda: _run(Bench(Record.load(record), record, console).predict(speedup)), record)
+    begun: list[Bench] = []
+
+    def work() -> None:
+        begun.append(Bench(Record.load(record), record, console))
+        _run(begun[0].predict(speedup))
+
+    _guard(console, work, begun)
 
 
 @app.command()
@@ -144,8 +150,8 @@ def report(record: RecordArgument) -> None:
     _guard(Console(), lambda: sys.stdout.write(markdown(Record.load(record))))
 
 
-def _guard(console: Console, work: Callable[[], Any], path: Path | None = None) -> None:
-    """Do the work; say what went wrong; show what there is in the record at ``path``, however it ended."""
+def _guard(console: Console, work: Callable[[], Any], begun: Sequence[Bench] = ()) -> None:
+    """Do the work; say what went wrong; show the record that was begun, however it ended."""
     code = 0
     try:
         work()
@@ -155,9 +161,9 @@ def _guard(console: Console, work: Callable[[], Any], path: Path | None = None) 
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("[yellow]interrupted[/]")
         code = INTERRUPTED
-    if path is not None and path.exists():
-        console.print(render(Record.load(path)))
-        console.print(f"[dim]record: {path}[/]", highlight=False)
+    for bench in begun:
+        console.print(render(bench.record))
+        console.print(f"[dim]record: {bench.path}[/]", highlight=False)
     if code:
         raise typer.Exit(code)
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.real.process import members
+from benchmarks.real.warden import members
 
 __all__ = ["Usage", "describe"]
 

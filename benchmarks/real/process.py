@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
-import signal
 import subprocess
-import time
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.real import warden
 from benchmarks.real.wire import EngineError
 
-__all__ = ["Server", "members", "serve"]
+__all__ = ["LOG_LINES", "Server", "serve"]
 
 POLL_S = 0.1
-STOP_S = 20.0
-"""Seconds a server may take to end by itself. SGLang drains its requests first, which takes some seconds."""
+STOP_S = 15.0
+"""Seconds a server may take to end by itself. SGLang drains its requests first: 3 to 9 s on a busy machine."""
+GRACE_S = 5.0
+"""Seconds on top for the warden to kill what is left."""
 LOG_LINES = 15
 
 
 class Server:
-    """A started server: its process is the leader of the session ``sid``."""
+    """A started server, and all it started, in the process session ``sid``."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self._process = process
@@ -62,45 +62,24 @@ async def serve(
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as stream:
-        try:
-            process = subprocess.Popen(  # noqa: ASYNC220 - quick, and unlike asyncio's not cancelled half-way
-                _die_with_us(command),
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the benchmark, which then ends the server in its own time
-            )
-        except OSError as error:
-            raise EngineError(f"cannot start {command[0]}: {error}") from None
+        process = subprocess.Popen(  # noqa: ASYNC220 - quick, and unlike asyncio's not cancelled half-way
+            [sys.executable, "-I", warden.__file__, str(stop_s), *command],
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the benchmark, which then ends the server in its own time
+        )
     server = Server(process, log)
     try:
         await _until_ready(server, ready, start_s, log)
         yield server
     finally:
         try:
-            await _end_gently(process, stop_s)
+            await _end_gently(process, stop_s + GRACE_S)
         finally:  # also when cancelled once more meanwhile
-            _kill(process)
-
-
-def members(sid: int) -> list[int]:
-    """Ids of the processes of a session that run. Those that have ended and wait for their parent do not count."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):  # it may end while we look
-            state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
-            if int(session) == sid and state not in "ZX":
-                found.append(int(entry.name))
-    return found
-
-
-def _die_with_us(command: Sequence[str]) -> list[str]:
-    """Not even SIGKILL of the benchmark leaves the server behind, where util-linux is there (all of Linux, nearly)."""
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else list(command)
+            warden.kill_all(process.pid)
+            process.wait()
 
 
 async def _until_ready(server: Server, ready: Callable[[], bool], start_s: float, log: Path) -> None:
@@ -114,25 +93,14 @@ async def _until_ready(server: Server, ready: Callable[[], bool], start_s: float
         raise EngineError(f"the server was not ready within {start_s:g} s; the end of {log}:\n{_tail(log)}") from None
 
 
-async def _end_gently(process: subprocess.Popen[bytes], stop_s: float) -> None:
-    """Ask the leader, which ends what it started; then wait for all of them."""
-    if process.poll() is None:
-        process.terminate()
+async def _end_gently(process: subprocess.Popen[bytes], most_s: float) -> None:
+    """Have the warden end the server, and wait for both."""
+    if process.stdin is not None:
+        process.stdin.close()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(stop_s):
-            while process.poll() is None or members(process.pid):  # noqa: ASYNC110 - processes set no Event
+        async with asyncio.timeout(most_s):
+            while process.poll() is None:  # noqa: ASYNC110 - processes set no Event
                 await asyncio.sleep(POLL_S)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Whatever is left of the session. Returns when it is gone."""
-    while left := members(process.pid):
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.poll()  # a zombie of ours is no member, but its place in the table is freed only so
-        time.sleep(0.01)
-    process.wait()
 
 
 def _tail(log: Path) -> str:

@@ -17,10 +17,11 @@ class CostModel:
 
     A prefill of ``n`` new tokens behind ``c`` cached ones costs, summed over the batch::
 
-        prefill_base_s + n * prefill_token_s + (n * c + n * n / 2) * prefill_pair_s
+        prefill_base_s + n * prefill_token_s + (n * c + n * n / 2) * prefill_pair_s + c * prefill_cached_s
 
-    (each new token attends to the cached ones and, on average, half the new ones). ``prefill_floor_s`` bounds it
-    from below: a short prefill still reads all the weights. A decode step of ``b`` sequences holding ``t`` tokens::
+    (each new token attends to the cached ones and, on average, half the new ones; each cached token's keys and values
+    are read once, which shows where few new tokens follow many). ``prefill_floor_s`` bounds it from below: a short
+    prefill still reads all the weights. A decode step of ``b`` sequences holding ``t`` tokens::
 
         decode_base_s + b * decode_seq_s + t * decode_token_s
 
@@ -31,6 +32,7 @@ class CostModel:
     prefill_base_s: float = 0.0
     prefill_token_s: float
     prefill_pair_s: float = 0.0
+    prefill_cached_s: float = 0.0
     prefill_floor_s: float = 0.0
     decode_base_s: float
     decode_seq_s: float = 0.0
@@ -51,6 +53,7 @@ class CostModel:
         total = self.prefill_base_s
         for new, cached in batch:
             total += new * self.prefill_token_s + new * (cached + new / 2) * self.prefill_pair_s
+            total += cached * self.prefill_cached_s
         return max(total, self.prefill_floor_s)
 
     def decode_s(self, sequences: int, tokens: int) -> float:

@@ -78,11 +78,12 @@ def test_too_little_or_impossible_data_is_refused(rows, seconds):
 
 
 def test_a_fit_reports_how_far_off_it_is():
-    prefill = [PrefillPoint(shapes=((n, 0),), seconds=0.01 + n * 1e-3) for n in (100, 200, 400)]
+    shapes = ((100, 0), (200, 0), (400, 0), (100, 1000))
+    prefill = [PrefillPoint(shapes=((n, c),), seconds=0.01 + n * 1e-3 + c * 1e-5) for n, c in shapes]
     decode = [
         DecodePoint(sequences=b, steps=10, tokens=1000, seconds=0.1 * wrong) for b, wrong in ((1, 1), (2, 1), (4, 2))
     ]
     found = fit(prefill, decode, {})
     assert found.prefill_error < 1e-6
     assert found.decode_error > 0.01
-    assert len(found.points) == 6
+    assert len(found.points) == 7
