@@ -1,0 +1,1 @@
+"""What Concur is measured with. Not part of the distribution."""

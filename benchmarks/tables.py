@@ -67,8 +67,8 @@ def _swebench(summary: Mapping[str, Any]) -> Iterator[str]:
         f"tokens; at the peak the contexts would fill it {share:.1f} times. Makespan in wall seconds on 2 cores."
     )
     yield (
-        "- Replies and contexts are about a fifth as long as in the real SWE-bench runs they are modelled on, so that the "
-        "whole takes minutes; tasks with slow tests or long fixes are left out (`--tasks all` takes them in)."
+        "- Replies and contexts are about a fifth as long as in the real SWE-bench runs they are modelled on, so that "
+        "the whole takes minutes; tasks with slow tests or long fixes are left out (`--tasks all` takes them in)."
     )
     yield (
         f"- Medians of {config['repeats']} interleaved repeats; speed-up within each repeat: median (lowest..highest)."

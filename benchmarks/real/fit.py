@@ -2,7 +2,8 @@
 
 Relative, because a makespan is made of many short passes and few long ones, and each should be right by the same
 share; relative to the geometric mean of measured and fitted, since relative to the measured alone a fit through noisy
-points comes out too low (half a time is an error of 1/2, twice a time one of 1). With so few unknowns the best non-negative solution is found by trying every subset of them.
+points comes out too low (half a time is an error of 1/2, twice a time one of 1). With so few unknowns the best
+non-negative solution is found by trying every subset of them.
 """
 
 from __future__ import annotations
