@@ -24,6 +24,7 @@ __all__ = ["Engine", "EngineError", "open_engine"]
 
 START_TIMEOUT_S = 60.0
 """The emulator is up in one or two seconds; the rest is for a machine that is busy with something else."""
+REAP_TIMEOUT_S = 1.0
 STOP_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 30.0
 FLUSH_TRIES = 50
@@ -148,6 +149,10 @@ async def _emulator(config: RunConfig, log: Path) -> AsyncIterator[tuple[str, in
             try:
                 yield url, process.pid
             except EngineError as error:
+                # A connection is refused some moments before the loop hears that the process has ended.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(REAP_TIMEOUT_S):
+                        await process.wait()
                 if process.returncode is None:
                     raise
                 raise EngineError(f"the embedded engine ended in the middle of the run; see {log}") from error
