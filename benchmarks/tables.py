@@ -24,7 +24,7 @@ PAGES = (ROOT / "README.md",)
 
 _COMMANDS = {
     "swebench": "make bench ARGS='--repeats 3'",
-    "fits": "make bench-fits ARGS='--repeats 3'",
+    "fits": "make bench-fits ARGS='--repeats 2'",
     "real": "make bench-real",
 }
 _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
