@@ -12,17 +12,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.real.batch import TICK_S
-from benchmarks.real.calibrate import calibrate
+from benchmarks.real.calibrate import Points, sweep
 from benchmarks.real.engine import Engine, emulated
 from benchmarks.real.fit import fit
 from benchmarks.real.machine import describe
-from benchmarks.real.record import Record, RunRecord
-from benchmarks.real.runner import Watch, run_arms
+from benchmarks.real.record import FitRecord, Record, RunRecord
+from benchmarks.real.runner import Watch, run_arms, warm_up
 from benchmarks.real.workload import Workload
 from benchmarks.swebench.arms import Arm, parse_arms
 from concur_agents.emulator import CostModel
 
 __all__ = ["Bench", "new_record"]
+
+SWEEPS = 4
+"""Of a calibration without runs in between: about two minutes on a CPU."""
 
 
 def new_record(engine: Engine, workload: Workload, arms: Sequence[Arm], repeats: int) -> Record:
@@ -64,28 +67,32 @@ class Bench:
 
     async def fit(self, engine: Engine) -> None:
         """Calibrate on ``engine``, and fit the emulator's cost model to it. Raises EngineError."""
+        await warm_up(engine)
         with self._progress() as progress:
-            task = progress.add_task("calibrating", total=None)
-            prefill, decode = await calibrate(
-                engine, lambda text: progress.update(task, description=f"calibrating: {text}")
-            )
-        found = fit(prefill, decode, engine.scheduling)
-        self._say(
-            f"cost model fitted: prefill {found.prefill_error:.0%} off, decode {found.decode_error:.0%} (medians)"
-        )
-        self._keep(replace(self._record, fit=found, predicted=(), prediction={}))
+            calibration = _Calibration(self, engine, progress)
+            for _ in range(SWEEPS):
+                await calibration.sweep()
+        self._keep(replace(self._record, predicted=(), prediction={}))
 
-    async def run(self, engine: Engine) -> None:
-        """Run the record's arms on ``engine``, in place of what runs it has. Raises EngineError."""
+    async def run(self, engine: Engine, *, fit: bool) -> None:
+        """Run the record's arms on ``engine``, in place of what runs it has.
+
+        Args:
+            engine: idle.
+            fit: also calibrate, before each repeat and after the last, and fit the emulator's cost model.
+
+        Raises:
+            EngineError: the engine cannot be used any more.
+        """
         self._keep(replace(self._record, runs=(), predicted=(), prediction={}))
 
         def done(run: RunRecord) -> None:
             self._keep(self._record.with_run(run))
 
-        await self._run_arms(engine, self._record.repeats, done)
+        await self._run_arms(engine, self._record.repeats, done, fit=fit)
 
     async def predict(self, speedup: float) -> None:
-        """Run the record's arms on the emulator, once, with the record's cost model.
+        """Run the record's arms, as often as they were run, on the emulator with the record's cost model.
 
         Args:
             speedup: engine seconds per wall second. > 0. The agents' own work, some milliseconds a step, counts as
@@ -99,10 +106,14 @@ class Bench:
             raise ValueError("the record has no cost model to predict with: run `fit` first")
         found: list[RunRecord] = []
         async with emulated(fitted.scheduling, CostModel(**fitted.cost), speedup=speedup) as engine:
-            await self._run_arms(engine, 1, found.append)
+            await self._run_arms(engine, self._record.repeats, found.append, fit=False)
         self._keep(replace(self._record, predicted=tuple(found), prediction={"speedup": speedup}))
 
-    async def _run_arms(self, engine: Engine, repeats: int, keep: Callable[[RunRecord], None]) -> None:
+    def fitted(self, found: FitRecord) -> None:
+        """Keep a cost model."""
+        self._keep(replace(self._record, fit=found))
+
+    async def _run_arms(self, engine: Engine, repeats: int, keep: Callable[[RunRecord], None], *, fit: bool) -> None:
         workload, arms = _workload(self._record), parse_arms(",".join(self._record.arms))
         with self._progress() as progress:
             task = progress.add_task("warming up", total=workload.agents)
@@ -114,7 +125,12 @@ class Bench:
                 keep(run)
                 self._say(f"{engine.name}, repeat {run.repeat}, {run.arm}: {_line(run)}")
 
-            watch = Watch(began=began, agent_ended=lambda _: progress.advance(task), done=done)
+            watch = Watch(
+                began=began,
+                agent_ended=lambda _: progress.advance(task),
+                between=_Calibration(self, engine, progress).sweep if fit else None,
+                done=done,
+            )
             await run_arms(engine, workload, arms, repeats, watch)
 
     def _progress(self) -> Progress:
@@ -127,6 +143,30 @@ class Bench:
     def _keep(self, record: Record) -> None:
         self._record = record
         record.save(self.path)
+
+
+class _Calibration:
+    """Sweep after sweep, the cost model of a bench's record is fitted to all points so far."""
+
+    def __init__(self, bench: Bench, engine: Engine, progress: Progress) -> None:
+        self._bench = bench
+        self._engine = engine
+        self._progress = progress
+        self._points = Points()
+        self._sweeps = 0
+
+    async def sweep(self) -> None:
+        """Measure once more, and fit again."""
+        task = self._progress.add_task("calibrating", total=None)
+        await sweep(
+            self._engine,
+            self._points,
+            lambda text: self._progress.update(task, description=f"calibrating: {text}"),
+            seed=self._sweeps,
+        )
+        self._progress.remove_task(task)
+        self._sweeps += 1
+        self._bench.fitted(fit(self._points, self._engine.scheduling))
 
 
 def _workload(record: Record) -> Workload:

@@ -2,39 +2,44 @@
 
 Nothing here is of the workload: prompts are random token ids of lengths on a grid. A list of prompts in one request
 mostly runs as one pass; where the engine says when a prompt's pass began, passes are told apart by that.
+
+A machine that others share is not equally fast all the time, so one long calibration would measure its hour, not the
+engine. A sweep is short, takes every point of the grid once and in random order, and is meant to be repeated between
+the runs whose times are to be explained.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
 from benchmarks.real.engine import Engine
 from benchmarks.real.wire import EngineError
 
-__all__ = ["DecodePoint", "PrefillPoint", "calibrate"]
+__all__ = ["DecodePoint", "Points", "PrefillPoint", "sweep"]
 
 FIRST_ID, LAST_ID = 500, 2300
 """Token ids of words, away from special tokens."""
 
-REPEATS = 5
-"""Each point's time is the median of so many: one interruption does no harm."""
-
 # New tokens of single prompts, and (cached, new) behind a prefix: the range that contexts of a few thousand tokens
 # and tool results of a few hundred span, and a little beyond, so that nothing is extrapolated.
-COLD = (32, 128, 400, 800, 1600, 2800)
-CACHED = tuple((cached, new) for cached in (500, 1500, 3000) for new in (24, 80, 200, 400))
+COLD = (32, 128, 400, 800, 1200, 1600, 2200, 2800)
+CACHED = dict.fromkeys((500, 1500, 3000), (24, 80, 200, 400))
 # Prompts, cached and new tokens of each: passes of several prompts at once.
-TOGETHER = ((4, 1000, 100), (8, 500, 60), (3, 0, 600))
-# Sequences and tokens of each, decoding for STEPS steps.
-DECODING = ((1, 200), (1, 2400), (3, 200), (3, 2000), (6, 200), (6, 1600), (10, 200), (10, 1000), (16, 200), (16, 700))
-STEPS = 32
+TOGETHER = ((4, 1000, 100), (8, 500, 60), (3, 0, 600), (2, 100, 1500))
+# Tokens of each sequence, and how many of them decode together, for STEPS steps.
+DECODING = {350: (2, 6, 14), 1400: (1, 3, 5, 7, 10), 2600: (1, 5)}
+STEPS = 24
 
-NEEDED = max(sequences * (tokens + STEPS + 1) for sequences, tokens in DECODING)
+NEEDED = max(tokens * max(batches) for tokens, batches in DECODING.items()) + 1000
 """Tokens of pool without which sequences would throw each other out."""
+FILL = 2000
+"""Tokens of the prompts that fill the pool first. In a pool that has been used the free places are scattered, as they
+are once agents run: passes take about 8% longer there than in a fresh one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +62,22 @@ class DecodePoint:
     seconds: float
 
 
-async def calibrate(
-    engine: Engine, said: Callable[[str], None], *, seed: int = 0
-) -> tuple[list[PrefillPoint], list[DecodePoint]]:
-    """Measure the grid: about a minute on one core of a CPU. The cache is empty before and after.
+@dataclass(slots=True)
+class Points:
+    """What has been measured so far. The same point of the grid may be in it several times."""
+
+    prefill: list[PrefillPoint] = field(default_factory=list)
+    decode: list[DecodePoint] = field(default_factory=list)
+
+
+async def sweep(engine: Engine, points: Points, said: Callable[[str], None], *, seed: int = 0) -> None:
+    """Measure every point of the grid once: half a minute on one core of a CPU. The cache is empty before and after.
 
     Args:
         engine: idle.
+        points: where the times go.
         said: told what is being measured.
-        seed: of the prompts.
+        seed: of the prompts and their order.
 
     Raises:
         EngineError: the engine fails, its pool is too small, or its answers do not say how long they took.
@@ -73,64 +85,57 @@ async def calibrate(
     pool = engine.scheduling["max_total_tokens"]
     if pool < NEEDED:
         raise EngineError(f"a pool of {pool:,} tokens is too small to calibrate: it takes {NEEDED:,}")
-    probe = _Probe(engine, Random(f"calibration {seed}"))
-    await probe.warm_up()
-    prefill: list[PrefillPoint] = []
-    for new in COLD:
-        said(f"prefill of {new:,} tokens")
-        prefill += await probe.prefill(1, 0, new)
-    for cached, new in CACHED:
-        said(f"prefill of {new:,} tokens behind {cached:,} cached")
-        prefill += await probe.prefill(1, cached, new)
-    for prompts, cached, new in TOGETHER:
-        said(f"prefill of {prompts} x {new:,} tokens behind {cached:,} cached")
-        prefill += await probe.prefill(prompts, cached, new)
-    decode = []
-    for sequences, tokens in DECODING:
-        said(f"decode steps of {sequences} x {tokens:,} tokens")
-        decode.append(await probe.decode(sequences, tokens))
+    probe = _Probe(engine, Random(f"calibration {seed}"), points, said)
     await engine.flush()
-    return prefill, decode
+    await probe.fill(pool)
+    tasks: list[Callable[[], Awaitable[None]]] = [partial(probe.prefill, 1, 0, (new,)) for new in COLD]
+    tasks += [partial(probe.prefill, 1, cached, news) for cached, news in CACHED.items()]
+    tasks += [partial(probe.prefill, prompts, cached, (new,)) for prompts, cached, new in TOGETHER]
+    tasks += [partial(probe.decode, tokens, batches) for tokens, batches in DECODING.items()]
+    probe.rng.shuffle(tasks)
+    for task in tasks:
+        await task()
+    await engine.flush()
 
 
 class _Probe:
-    def __init__(self, engine: Engine, rng: Random) -> None:
+    def __init__(self, engine: Engine, rng: Random, points: Points, said: Callable[[str], None]) -> None:
         self._engine = engine
-        self._rng = rng
+        self._points = points
+        self._said = said
+        self.rng = rng
 
-    async def warm_up(self) -> None:
-        for tokens in (2000, 200):
-            await self._ask([self._ids(tokens)], 4)
+    async def fill(self, pool: int) -> None:
+        """Have every place of the pool used once."""
+        self._said("filling the pool")
+        for _ in range(pool // FILL + 1):
+            await self._ask([self._ids(FILL)], 4)
 
-    async def prefill(self, prompts: int, cached: int, new: int) -> list[PrefillPoint]:
-        """Passes of ``prompts`` prompts, each ``new`` tokens behind ``cached``; medians by the shapes that ran."""
-        await self._engine.flush()
+    async def prefill(self, prompts: int, cached: int, news: Sequence[int]) -> None:
+        """One pass for each of ``news``: ``prompts`` prompts of so many tokens, each behind ``cached``."""
         prefix = self._ids(cached)
         if cached:
             await self._ask([prefix], 1)
-        times: dict[tuple[tuple[int, int], ...], list[float]] = defaultdict(list)
-        for _ in range(REPEATS):
+        for new in news:
+            self._said(f"prefill of {prompts} x {new:,} tokens behind {cached:,} cached")
             replies = await self._ask([prefix + self._ids(new) for _ in range(prompts)], 1)
-            for shapes, seconds in _passes(replies):
-                times[shapes].append(seconds)
-        return [PrefillPoint(shapes=shapes, seconds=_median(found)) for shapes, found in times.items()]
+            self._points.prefill += _passes(replies)
 
-    async def decode(self, sequences: int, tokens: int) -> DecodePoint:
-        """Steps of ``sequences`` sequences that have ``tokens`` tokens each when they begin."""
-        await self._engine.flush()
-        prompts = [self._ids(tokens) for _ in range(sequences)]
+    async def decode(self, tokens: int, batches: Sequence[int]) -> None:
+        """Steps of each of ``batches`` sequences that have ``tokens`` tokens each when they begin."""
+        prompts = [self._ids(tokens) for _ in range(max(batches))]
         for prompt in prompts:
             await self._ask([prompt], 1)  # so that all begin to decode at nearly the same time
-        times = []
-        for _ in range(REPEATS):
-            replies = await self._ask(prompts, STEPS + 1)
+        for sequences in batches:
+            self._said(f"decode steps of {sequences} x {tokens:,} tokens")
+            replies = await self._ask(prompts[:sequences], STEPS + 1)
             # Who began last decoded beside all the others from its first step to its last.
-            times.append(min(_number(reply, "e2e_latency") - _first_token_s(reply) for reply in replies))
-        held = sum(sequences * (tokens + step) for step in range(1, STEPS + 1))
-        return DecodePoint(sequences=sequences, steps=STEPS, tokens=held, seconds=_median(times))
+            seconds = min(_number(reply, "e2e_latency") - _first_token_s(reply) for reply in replies)
+            held = sum(sequences * (tokens + step) for step in range(1, STEPS + 1))
+            self._points.decode.append(DecodePoint(sequences=sequences, steps=STEPS, tokens=held, seconds=seconds))
 
     def _ids(self, count: int) -> list[int]:
-        return self._rng.choices(range(FIRST_ID, LAST_ID), k=count)
+        return self.rng.choices(range(FIRST_ID, LAST_ID), k=count)
 
     async def _ask(self, prompts: Sequence[Sequence[int]], tokens: int) -> list[Mapping[str, Any]]:
         """What the engine tells of each prompt's generation."""
@@ -153,22 +158,22 @@ class _Probe:
         return replies
 
 
-def _passes(replies: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[tuple[int, int], ...], float]]:
-    """Shapes and seconds of each prefill pass."""
+def _passes(replies: Sequence[Mapping[str, Any]]) -> list[PrefillPoint]:
+    """The prefill passes that answered these prompts."""
     groups: dict[float | None, list[Mapping[str, Any]]] = defaultdict(list)
     for reply in replies:
         groups[reply.get("forward_entry_time")].append(reply)
-    found = []
-    for group in groups.values():
-        shapes = sorted(
-            (
-                int(_number(reply, "prompt_tokens") - _number(reply, "cached_tokens")),
-                int(_number(reply, "cached_tokens")),
-            )
-            for reply in group
+    return [
+        PrefillPoint(
+            shapes=tuple(sorted(_shape(reply) for reply in group)), seconds=max(_prefill_s(reply) for reply in group)
         )
-        found.append((tuple(shapes), max(_prefill_s(reply) for reply in group)))
-    return found
+        for group in groups.values()
+    ]
+
+
+def _shape(reply: Mapping[str, Any]) -> tuple[int, int]:
+    cached = int(_number(reply, "cached_tokens"))
+    return int(_number(reply, "prompt_tokens")) - cached, cached
 
 
 def _prefill_s(reply: Mapping[str, Any]) -> float:
@@ -189,7 +194,3 @@ def _number(reply: Mapping[str, Any], name: str) -> float:
             f"/generate does not tell {name}: start SGLang with --enable-metrics and --enable-cache-report"
         )
     return float(value)
-
-
-def _median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]

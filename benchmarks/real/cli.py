@@ -27,6 +27,9 @@ __all__ = ["app", "main"]
 
 _Result = TypeVar("_Result")
 
+SPEEDUP = 4.0
+"""Of the emulator: three repeats of all arms then take some five minutes, and what a step costs the agents' own
+process, two or three milliseconds, is not felt yet."""
 INTERRUPTED = 130
 ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
 
@@ -75,7 +78,7 @@ def run(
     repeats: Annotated[int, typer.Option(min=1, help="Times each arm runs, interleaved.")] = 3,
     seed: Annotated[int, typer.Option(help="The same seed is the same work.")] = 0,
     agents: Annotated[int, typer.Option(help="Agents in the batch.")] = 24,
-    speedup: SpeedupOption = 1.0,
+    speedup: SpeedupOption = SPEEDUP,
     predict: Annotated[bool, typer.Option(help="Fit the emulator to the engine, and compare what it says.")] = True,
     record: Annotated[Path | None, typer.Option(help="Record to write; by default a new one in runs/.")] = None,
 ) -> None:
@@ -93,9 +96,7 @@ def run(
             async with choice.open() as running:
                 bench = Bench(new_record(running, workload, parsed, repeats), record or _new_path(), console)
                 begun.append(bench)
-                if predict:
-                    await bench.fit(running)
-                await bench.run(running)
+                await bench.run(running, fit=predict)
 
         _run(measure())
         if predict:
@@ -111,7 +112,7 @@ def fit(
     engine: EngineOption = REAL,
     venv: VenvOption = None,
     home: HomeOption = HOME,
-    speedup: SpeedupOption = 1.0,
+    speedup: SpeedupOption = SPEEDUP,
 ) -> None:
     """Calibrate on the engine again, and put the fitted cost model into the record."""
     console = Console()
@@ -132,7 +133,7 @@ def fit(
 
 
 @app.command()
-def predict(record: RecordArgument, *, speedup: SpeedupOption = 1.0) -> None:
+def predict(record: RecordArgument, *, speedup: SpeedupOption = SPEEDUP) -> None:
     """Run the record's arms on the emulator with the record's cost model, and compare."""
     console = Console()
     begun: list[Bench] = []

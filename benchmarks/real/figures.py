@@ -40,8 +40,8 @@ class ArmFigures:
     recomputed_tokens: Spread | None
     lost: int
     """Over all repeats."""
-    predicted_s: float | None
-    """The emulator's makespan (median, where it ran more than once)."""
+    predicted_s: Spread | None
+    """The emulator's makespan."""
     error: float | None
     """(predicted - measured) / measured, of the medians."""
 
@@ -55,8 +55,7 @@ def figures(record: Record) -> tuple[ArmFigures, ...]:
 def _arm(record: Record, arm: str, baseline: dict[int, RunRecord]) -> ArmFigures:
     runs = record.of(arm)
     makespan = Spread.of([run.batch.makespan_s for run in runs])
-    predictions = [run.batch.makespan_s for run in record.predicted if run.arm == arm]
-    predicted = median(predictions) if predictions else None
+    predicted = Spread.of([run.batch.makespan_s for run in record.predicted if run.arm == arm])
     return ArmFigures(
         arm=arm,
         runs=len(runs),
@@ -68,5 +67,5 @@ def _arm(record: Record, arm: str, baseline: dict[int, RunRecord]) -> ArmFigures
         recomputed_tokens=Spread.of([n for run in runs if (n := run.batch.recomputed_tokens) is not None]),
         lost=sum(run.batch.lost for run in runs),
         predicted_s=predicted,
-        error=predicted / makespan.median - 1 if predicted is not None and makespan is not None else None,
+        error=predicted.median / makespan.median - 1 if predicted is not None and makespan is not None else None,
     )

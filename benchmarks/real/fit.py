@@ -1,22 +1,23 @@
-"""The emulator's cost model from measured passes: least squares of relative errors, no coefficient below zero.
+"""The emulator's cost model from measured passes, no coefficient below zero.
 
-Relative, because a makespan is made of many short passes and few long ones, and each should be right by the same
-share; relative to the geometric mean of measured and fitted, since relative to the measured alone a fit through noisy
-points comes out too low (half a time is an error of 1/2, twice a time one of 1). With so few unknowns the best
-non-negative solution is found by trying every subset of them.
+Each point counts by one over its fitted time (the weights of a quasi-Poisson regression, found by iterating). Then the
+fitted times add up to the measured ones, which is what matters: a makespan is a sum of passes. Weights by relative
+error would let many short passes outvote the few long ones that make up most of a batch's time, and fit a noisy
+engine as too fast. With so few unknowns the best non-negative solution is found by trying every subset of them.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.real.calibrate import DecodePoint, PrefillPoint
+from benchmarks.real.calibrate import DecodePoint, Points, PrefillPoint
 from benchmarks.real.record import FitRecord
 from concur_agents.emulator import CostModel
 
@@ -28,17 +29,17 @@ TINY = 1e-6
 """Of a measured time: what a fitted time of nothing counts as, in the weights."""
 
 
-def fit(prefill: Sequence[PrefillPoint], decode: Sequence[DecodePoint], scheduling: Mapping[str, Any]) -> FitRecord:
+def fit(points: Points, scheduling: Mapping[str, Any]) -> FitRecord:
     """Fit a cost model.
 
     Args:
-        prefill: measured prefill passes.
-        decode: measured decode steps.
+        points: what was measured.
         scheduling: of the engine, to go along.
 
     Raises:
         ValueError: there are fewer points than coefficients, or no step takes any time.
     """
+    prefill, decode = points.prefill, points.decode
     rows = [
         (
             1.0,
@@ -60,18 +61,18 @@ def fit(prefill: Sequence[PrefillPoint], decode: Sequence[DecodePoint], scheduli
         "decode_seq_s": decode_seq,
         "decode_token_s": decode_token,
     }
-    points = _compared(CostModel(**cost), prefill, decode)
+    compared = _compared(CostModel(**cost), prefill, decode)
     return FitRecord(
         cost=cost,
         scheduling=dict(scheduling),
-        prefill_error=_typical(points, "prefill"),
-        decode_error=_typical(points, "decode"),
-        points=tuple(points),
+        prefill_error=_typical(compared, "prefill"),
+        decode_error=_typical(compared, "decode"),
+        points=tuple(compared),
     )
 
 
 def least_squares(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> tuple[float, ...]:
-    """Coefficients, none below zero, that make ``rows @ coefficients`` least wrong relative to ``seconds``.
+    """Coefficients, none below zero, with which ``rows @ coefficients`` is nearest to ``seconds`` (see above).
 
     Raises:
         ValueError: fewer rows than coefficients, or a time that is not positive.
@@ -82,10 +83,10 @@ def least_squares(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> 
         raise ValueError(f"every time must be positive, got {min(seconds)}")
     matrix: NDArray[np.float64] = np.asarray(rows, dtype=np.float64)
     wanted: NDArray[np.float64] = np.asarray(seconds, dtype=np.float64)
-    scale = wanted
+    scale = np.sqrt(wanted)
     for _ in range(ROUNDS):
         found = _non_negative(matrix / scale[:, None], wanted / scale)
-        scale = np.sqrt(wanted * np.maximum(matrix @ found, wanted * TINY))
+        scale = np.sqrt(np.maximum(matrix @ found, wanted * TINY))
     return tuple(float(value) for value in found)
 
 
@@ -111,28 +112,27 @@ def _non_negative(matrix: NDArray[np.float64], wanted: NDArray[np.float64]) -> N
 
 
 def _compared(cost: CostModel, prefill: Sequence[PrefillPoint], decode: Sequence[DecodePoint]) -> list[dict[str, Any]]:
-    points: list[dict[str, Any]] = [
+    """Every point of the grid: mean of what was measured there, and what the model says."""
+    found: dict[tuple[Any, ...], list[tuple[float, float]]] = defaultdict(list)
+    for point in prefill:
+        new, cached = (sum(shape[part] for shape in point.shapes) for part in (0, 1))
+        found["prefill", len(point.shapes), new, cached].append((point.seconds, cost.prefill_s(point.shapes)))
+    for steps in decode:
+        held = steps.tokens // steps.steps
+        each = steps.seconds / steps.steps
+        found["decode", steps.sequences, steps.sequences, held].append((each, cost.decode_s(steps.sequences, held)))
+    return [
         {
-            "kind": "prefill",
-            "prompts": len(point.shapes),
-            "new": sum(new for new, _ in point.shapes),
-            "cached": sum(cached for _, cached in point.shapes),
-            "measured_s": point.seconds,
-            "fitted_s": cost.prefill_s(point.shapes),
+            "kind": kind,
+            "sequences": sequences,
+            "new": new,
+            "held": held,
+            "times": len(pairs),
+            "measured_s": mean(measured for measured, _ in pairs),
+            "fitted_s": mean(fitted for _, fitted in pairs),
         }
-        for point in prefill
+        for (kind, sequences, new, held), pairs in found.items()
     ]
-    points += [
-        {
-            "kind": "decode",
-            "sequences": point.sequences,
-            "tokens": round(point.tokens / point.steps),
-            "measured_s": point.seconds / point.steps,
-            "fitted_s": cost.decode_s(point.sequences, point.tokens // point.steps),
-        }
-        for point in decode
-    ]
-    return points
 
 
 def _typical(points: Sequence[Mapping[str, Any]], kind: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -26,6 +26,8 @@ class Watch:
     began: Callable[[int, Arm], None]
     """Called with repeat and arm before each run."""
     agent_ended: Callable[[AgentRecord], None]
+    between: Callable[[], Awaitable[None]] | None = None
+    """Called before each repeat and after the last, with the engine idle and its cache empty."""
     done: Callable[[RunRecord], None]
     """Called with each run that got to its end."""
 
@@ -61,14 +63,21 @@ async def run_arms(
     """
     plans = workload.plan()
     await warm_up(engine)
+    last = 0
     for repeat, arm in order(arms, repeats):
         await engine.flush()
+        if repeat != last and watch.between is not None:
+            await watch.between()
+        last = repeat
         watch.began(repeat, arm)
         usage = Usage(engine.session)
         batch = await run_batch(plans, engine, arm.law, ended=watch.agent_ended)
         others = usage.others()
         engine.check()
         watch.done(RunRecord(arm=arm.name, repeat=repeat, batch=batch, others_cpu=others))
+    await engine.flush()
+    if watch.between is not None:
+        await watch.between()
 
 
 async def warm_up(engine: Engine) -> None:

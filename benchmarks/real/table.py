@@ -69,7 +69,10 @@ def _tables(record: Record) -> Iterator[_Rows]:
     if record.predicted:
         yield (
             ("arm", "measured s", "emulator s", "off by"),
-            *((arm.arm, _median(arm.makespan_s), _number(arm.predicted_s), _percent(arm.error)) for arm in arms),
+            *(
+                (arm.arm, _spread(arm.makespan_s, "{:.1f}"), _spread(arm.predicted_s, "{:.1f}"), _percent(arm.error))
+                for arm in arms
+            ),
         )
 
 
@@ -78,14 +81,6 @@ def _spread(spread: Spread | None, form: str) -> str:
         return "?"
     middle, low, high = (form.format(value) for value in (spread.median, spread.low, spread.high))
     return middle if low == high else f"{middle} ({low}..{high})"
-
-
-def _median(spread: Spread | None) -> str:
-    return _number(None if spread is None else spread.median)
-
-
-def _number(value: float | None) -> str:
-    return "?" if value is None else f"{value:.1f}"
 
 
 def _percent(share: float | None) -> str:

@@ -60,7 +60,7 @@ def test_the_terminal_table_fits_80_columns_and_has_every_figure(record):
 def test_markdown_has_the_same_rows(record):
     text = markdown(record)
     assert "| `concur` | 100.0 (80.0..120.0) | 1.50 (1.50..2.00) | 0.40 | 200 | 0 |" in text
-    assert "| `concur` | 100.0 | 110.0 | +10.0% |" in text
+    assert "| `concur` | 100.0 (80.0..120.0) | 110.0 | +10.0% |" in text
     assert "3.5 times the pool of 16,000 tokens" in text
 
 

@@ -37,6 +37,22 @@ async def test_every_run_does_the_same_work_from_an_empty_cache(engine, small):
     assert len({(agent.prompt_tokens, agent.output_tokens, agent.cached_tokens) for agent in agents}) == 1
 
 
+async def test_calibration_comes_before_each_repeat_and_after_the_last(engine, small):
+    happened = []
+
+    async def between() -> None:
+        happened.append("calibration")
+
+    watch = Watch(
+        began=lambda repeat, arm: happened.append(repeat),
+        agent_ended=lambda _: None,
+        done=lambda _: None,
+        between=between,
+    )
+    await run_arms(engine, dataclasses.replace(small, agents=1), ARMS[:2], 2, watch)
+    assert happened == ["calibration", 1, 1, "calibration", 2, 2, "calibration"]
+
+
 async def test_warm_up_refuses_an_engine_that_tells_no_cached_tokens(cost):
     config = ServiceConfig(engine=EngineConfig(), cost=cost, speedup=500.0, enable_cache_report=False)
     with Emulator(config) as emulator, pytest.raises(EngineError, match="--enable-cache-report"):
