@@ -12,7 +12,6 @@ from pydantic import ConfigDict, TypeAdapter
 __all__ = ["EMBEDDED", "RunConfig"]
 
 EMBEDDED = "embedded"
-OWN_PRESET = "laptop-8b"
 REPLIES = ("scripted", "model")
 ALL_TASKS = "all"
 LONG_TASKS = frozenset({"tomlkit__0.13.2", "voluptuous__0.15.1", "xmltodict__0.13.0"})
@@ -48,8 +47,8 @@ class RunConfig:
     replies: str = "scripted"
     """``scripted``: a seeded solver's, played by the emulator, or said over the work of any other engine.
     ``model``: the model of the engine answers for itself."""
-    preset: str = OWN_PRESET
-    """Cost model of the embedded engine: ``laptop-8b`` (see ``laptop.py``), or one of the emulator's presets."""
+    preset: str = "laptop-8b"
+    """Of the emulator: the embedded engine's cost model."""
     speedup: float = 10.0
     """Engine seconds in one wall second (embedded engine). Above 0; an engine elsewhere runs at 1."""
     pool_tokens: int = 44_000

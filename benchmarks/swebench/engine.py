@@ -17,14 +17,14 @@ from typing import Any
 
 import urllib3
 
-from benchmarks.swebench import laptop
-from benchmarks.swebench.config import OWN_PRESET, RunConfig
+from benchmarks.swebench.config import RunConfig
 
 __all__ = ["Engine", "EngineError", "open_engine"]
 
 START_TIMEOUT_S = 60.0
 """The emulator is up in one or two seconds; the rest is for a machine that is busy with something else."""
 REAP_TIMEOUT_S = 1.0
+"""How long after an engine's silence its end may be heard."""
 STOP_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 30.0
 FLUSH_TRIES = 50
@@ -135,7 +135,7 @@ async def _model(url: str) -> str:
 async def _emulator(config: RunConfig, log: Path) -> AsyncIterator[tuple[str, int]]:
     with log.open("ab") as stream:
         process = await asyncio.create_subprocess_exec(
-            *_command(config, log.with_name("cost.json")),
+            *_command(config),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=stream,
@@ -162,14 +162,9 @@ async def _emulator(config: RunConfig, log: Path) -> AsyncIterator[tuple[str, in
                 await drain
 
 
-def _command(config: RunConfig, cost_file: Path) -> list[str]:
-    command = [sys.executable, "-m", "concur_agents.cli", "emulate", "--port", "0"]
+def _command(config: RunConfig) -> list[str]:
+    command = [sys.executable, "-m", "concur_agents.cli", "emulate", "--port", "0", "--preset", config.preset]
     command += ["--speedup", f"{config.speedup:g}", "--max-total-tokens", str(config.pool_tokens)]
-    if config.preset == OWN_PRESET:
-        laptop.COST.save(cost_file)
-        command += ["--model", laptop.MODEL, "--cost-file", str(cost_file)]
-    else:
-        command += ["--preset", config.preset]
     if setpriv := shutil.which("setpriv"):  # a run killed with SIGKILL leaves no engine behind
         command = [setpriv, "--pdeathsig", "KILL", "--", *command]
     return command

@@ -13,7 +13,6 @@ from benchmarks.swebench.progress import LineProgress
 from benchmarks.swebench.records import RunFolder
 from benchmarks.swebench.report import report
 from benchmarks.swebench.runner import plan_agents, run_arms
-from benchmarks.swebench.sandbox import SandboxUnavailable, check_available
 from concur_agents.emulator import Emulator, ServiceConfig
 from concur_agents.engines import read_sample
 
@@ -21,14 +20,6 @@ pytestmark = pytest.mark.sandbox
 
 READ = {"name": "bash", "arguments": {"command": "cat state.txt; seq 200"}}
 FIX = {"name": "bash", "arguments": {"command": "sed -i s/broken/fixed/ state.txt"}}
-
-
-@pytest.fixture(autouse=True)
-def _sandboxes():
-    try:
-        check_available()
-    except SandboxUnavailable as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture
