@@ -68,9 +68,9 @@ def _swebench(summary: Mapping[str, Any]) -> Iterator[str]:
     )
     yield (
         "- Replies and contexts are about a fifth as long as in the real SWE-bench runs they are modelled on, so that "
-        "the whole takes minutes; tasks with slow tests or long fixes are left out (`--tasks all` takes them in). Lengths, "
-        "pool and clock were chosen on seed 0 so that the engine, not this machine, sets the pace; other choices, such as "
-        "long replies or a faster clock, show less or nothing."
+        "the whole takes minutes; tasks with slow tests or long fixes are left out (`--tasks all` takes them in). "
+        "Lengths, pool and clock were chosen on seed 0 so that the engine, not this machine, sets the pace; other "
+        "choices, such as long replies or a faster clock, show less or nothing."
     )
     yield (
         f"- Medians of {config['repeats']} interleaved repeats; speed-up within each repeat: median (lowest..highest)."
