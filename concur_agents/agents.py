@@ -63,6 +63,7 @@ class _AgentBase:
     def __init__(self, limiter: Limiter, agent_id: str, parent: str | Inherit | None) -> None:
         self._limiter = limiter
         self._token: Token[tuple[Limiter, str] | None] | None = None
+        self._suspended = False
         self.agent_id: Final = agent_id
         """Stable over the agent's whole life."""
         self.parent: Final = _current_in(limiter, agent_id) if isinstance(parent, Inherit) else parent
@@ -84,6 +85,14 @@ class _AgentBase:
         except UnknownAgentError:
             return False
 
+    def suspend(self) -> bool:
+        """Park, and stay known when the context is left: the agent goes on in a later one under the same id.
+
+        For runs that end with a question to a person. Without a later context, end it by :meth:`finish`.
+        """
+        self._suspended = True
+        return self.park()
+
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """Have agents that are begun in the body be sub-agents of this one, without beginning or ending it itself.
@@ -99,6 +108,7 @@ class _AgentBase:
 
     def _enter(self) -> None:
         self._limiter.enter(self.agent_id)
+        self._suspended = False
         self._token = _current.set((self._limiter, self.agent_id))
 
     def _exit(self, error: BaseException | None) -> None:
@@ -109,7 +119,9 @@ class _AgentBase:
         except ValueError:
             pass  # closed from another context than it was opened in (an async generator's end): nothing to restore
         finally:
-            self._limiter.leave(self.agent_id, outcome_of(error))
+            # An error ends the agent, suspended or not: nobody will go on with what failed.
+            suspended = self._suspended and not isinstance(error, Exception)
+            self._limiter.leave(self.agent_id, None if suspended else outcome_of(error))
 
 
 class Agent(_AgentBase):
@@ -164,6 +176,12 @@ class _StepBase:
         if self._request is not None:
             self._limiter.observe(self._agent_id, TokenUsage.of(usage), self._request)
 
+    def end(self) -> None:
+        """The generation ended, as at its context's exit; idempotent."""
+        request, self._request = self._request, None
+        if request is not None:
+            self._limiter.end_step(request)
+
 
 class Step(_StepBase):
     """One generation, for asyncio."""
@@ -176,8 +194,7 @@ class Step(_StepBase):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._request is not None:
-            self._limiter.end_step(self._request)
+        self.end()
 
 
 class SyncStep(_StepBase):
@@ -191,8 +208,7 @@ class SyncStep(_StepBase):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._request is not None:
-            self._limiter.end_step(self._request)
+        self.end()
 
 
 def _current_in(limiter: Limiter, agent_id: str) -> str | None:

@@ -79,10 +79,11 @@ class Limiter(Turns):
         self._entered.add(agent_id)
 
     @turn(later=True)
-    def leave(self, agent_id: str, outcome: Outcome) -> None:
-        """Close the agent's context: the agent ends."""
+    def leave(self, agent_id: str, outcome: Outcome | None) -> None:
+        """Close the agent's context: the agent ends; None when it goes on in a later context."""
         self._entered.discard(agent_id)
-        self._finish(agent_id, outcome)
+        if outcome is not None:
+            self._finish(agent_id, outcome)
 
     # --- asking for a seat ---
 

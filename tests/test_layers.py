@@ -23,6 +23,7 @@ LAYERS = [
     ["limiter"],
     ["agents"],
     ["controller"],
+    ["adapters"],
     ["testing"],
     ["cli"],
 ]
