@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
-from concur_agents.agents import INHERIT, Agent, Inherit, Step, SyncAgent, SyncStep
-from concur_agents.controller import Controller
-from concur_agents.errors import LifecycleError
+from concur_agents.agents import INHERIT, Agent, Agents, Inherit, Step, SyncAgent, SyncStep
+from concur_agents.errors import ControllerClosedError, LifecycleError
 from concur_agents.samples import Outcome
 
 __all__ = ["AgentRun", "Faults", "ModelCall"]
@@ -36,7 +35,7 @@ class Faults:
         self._said: set[str] = set()
 
     @classmethod
-    def of(cls, controller: Controller, log: logging.Logger) -> Faults:
+    def of(cls, controller: Agents, log: logging.Logger) -> Faults:
         """The one for a controller and an adapter, so that a failure is said once and not once an agent."""
         return _faults.setdefault(controller, {}).setdefault(log.name, cls(log))
 
@@ -75,7 +74,7 @@ class AgentRun:
     control; cancellation and interrupts pass through.
 
     Args:
-        controller: who admits.
+        controller: who admits: a ``Controller``.
         agent_id: stable over the run; made up when None. Where another run goes on under the same id, this one is
             called ``<agent_id>~<8 hex digits>``: two runs at a time are two agents.
         parent: as for ``Controller.agent``.
@@ -84,7 +83,7 @@ class AgentRun:
 
     def __init__(
         self,
-        controller: Controller,
+        controller: Agents,
         agent_id: str | None = None,
         *,
         parent: str | Inherit | None = INHERIT,
@@ -92,6 +91,7 @@ class AgentRun:
     ) -> None:
         self.faults: Final = Faults.of(controller, log or logging.getLogger("concur_agents"))
         self._controller = controller
+        self._given_parent: Final = parent
         self._agent: Agent = controller.agent(agent_id, parent=parent)
         self._sync: SyncAgent | None = None
         self._call: ModelCall | None = None
@@ -117,6 +117,8 @@ class AgentRun:
         with self.faults.never_fatal("begin an agent"):
             try:
                 self._sync = self._begin(self.agent_id)
+            except ControllerClosedError:
+                raise
             except LifecycleError:  # another run goes on under this id
                 self._sync = self._begin(f"{self.agent_id}~{uuid.uuid4().hex[:8]}")
         return self
@@ -125,9 +127,15 @@ class AgentRun:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.pause()
+        agent, self._sync = self._sync, None
         with self.faults.never_fatal("finish an agent"):
-            if self._sync is not None:
-                self._sync.__exit__(kind, error, traceback)
+            if agent is not None:
+                agent.__exit__(kind, error, traceback)
+
+    def __del__(self) -> None:
+        # Left in no other way: an async generator whose loop is gone is collected without being closed.
+        if getattr(self, "_sync", None) is not None:
+            self.__exit__(GeneratorExit, GeneratorExit(), None)
 
     def finish(self, outcome: Outcome) -> None:
         """End the agent now, with an outcome that leaving the run would not show. Idempotent: the first one counts."""
@@ -146,6 +154,12 @@ class AgentRun:
         self.pause()
         with self.faults.never_fatal("park an agent"):
             (self._sync or self._agent).suspend()
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Have agents that are begun in the body be sub-agents: for a run that comes and goes, as a generator does."""
+        with (self._sync or self._agent).inside():
+            yield
 
     # --- its model calls ---
 
@@ -186,14 +200,15 @@ class AgentRun:
 
     def _begin(self, agent_id: str) -> SyncAgent:
         if agent_id != self.agent_id:
-            self._agent = self._controller.agent(agent_id, parent=self._agent.parent)
+            # By the parent as it was given: where the run round this one has the same id, that one is the parent now.
+            self._agent = self._controller.agent(agent_id, parent=self._given_parent)
         return self._controller.sync.agent(agent_id, parent=self._agent.parent).__enter__()
 
 
 class ModelCall:
     """One model call of a run; see :meth:`AgentRun.step`."""
 
-    def __init__(self, run: AgentRun, controller: Controller) -> None:
+    def __init__(self, run: AgentRun, controller: Agents) -> None:
         self._run = run
         self._controller = controller
         self._step: Step | SyncStep | None = None
@@ -234,4 +249,4 @@ class ModelCall:
         self.end()
 
 
-_faults: weakref.WeakKeyDictionary[Controller, dict[str, Faults]] = weakref.WeakKeyDictionary()
+_faults: weakref.WeakKeyDictionary[Agents, dict[str, Faults]] = weakref.WeakKeyDictionary()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from concur_agents.emulator.service import Service, ServiceConfig
 from concur_agents.emulator.tokenizer import Tokenizer
@@ -13,11 +14,18 @@ from concur_agents.emulator.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ["Emulator", "build_server", "url_of"]
+__all__ = ["Emulator", "Middleware", "build_server", "url_of"]
+
+Middleware = Callable[[Any], Any]
+"""Takes an ASGI application and returns the one to serve in its place."""
 
 
 def build_server(
-    config: ServiceConfig, host: str, port: int, tokenizer: Tokenizer | None = None
+    config: ServiceConfig,
+    host: str,
+    port: int,
+    tokenizer: Tokenizer | None = None,
+    middleware: Middleware | None = None,
 ) -> tuple[uvicorn.Server, socket.socket, Service]:
     """A uvicorn server on a bound and listening socket, so that the port (0: any free one) is known before it runs.
 
@@ -53,7 +61,7 @@ def build_server(
         raise
     server = Server(
         uvicorn.Config(
-            app,
+            app if middleware is None else middleware(app),
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -78,6 +86,7 @@ class Emulator:
         host: address to listen on.
         port: 0 for any free one.
         tokenizer: in place of the default one.
+        middleware: put in front of the server, e.g. to watch, delay or fail requests in tests.
     """
 
     def __init__(
@@ -87,8 +96,11 @@ class Emulator:
         host: str = "127.0.0.1",
         port: int = 0,
         tokenizer: Tokenizer | None = None,
+        middleware: Middleware | None = None,
     ) -> None:
-        self._server, self._socket, self.service = build_server(config or ServiceConfig(), host, port, tokenizer)
+        self._server, self._socket, self.service = build_server(
+            config or ServiceConfig(), host, port, tokenizer, middleware
+        )
         self._thread = threading.Thread(target=self._serve, name="concur-emulator", daemon=True)
         self.port: int = self._socket.getsockname()[1]
         self.url = url_of(host, self.port)
