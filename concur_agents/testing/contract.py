@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import contextlib
 import functools
 import gc
 import inspect
 import signal
-import sys
 import threading
 import unittest
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from concur_agents.events import AgentEventKind
 from concur_agents.samples import AgentState
+from concur_agents.testing.around import Other, abegin, begin, cancel, check_thinking, gone, quiet, run_all
 from concur_agents.testing.exits import run_in_process
 from concur_agents.testing.performing import Running, perform
 from concur_agents.testing.play import Play
+from concur_agents.testing.record import recorded
 from concur_agents.testing.scene import Scene
 
 __all__ = ["AdapterContract"]
@@ -33,11 +32,13 @@ def _guarantee(check: Callable[[AdapterContract, Play], None]) -> Callable[[Adap
     """A test, in a play of its own. A test runner sees no argument but ``self``."""
 
     def test(self: AdapterContract) -> None:
-        reason = self.not_covered.get(check.__name__)
-        if reason is not None:
-            raise unittest.SkipTest(reason)
-        with Play(self.run, self.tool_name, self.tool_argument, self.last) as play:
-            check(self, play)
+        title = self.title or type(self).__name__.removeprefix("Test")
+        with recorded(title, self.packages, (check.__doc__ or "").rstrip(".")):
+            reason = self.not_covered.get(check.__name__)
+            if reason is not None:
+                raise unittest.SkipTest(reason)
+            with Play(self.run, self.tool_name, self.tool_argument, self.last) as play:
+                check(self, play)
 
     functools.update_wrapper(test, check, updated=())
     del test.__wrapped__  # type: ignore[attr-defined] # pytest would look for a fixture called play
@@ -59,6 +60,8 @@ class AdapterContract(abc.ABC):
     The engine is the embedded one (``pip install 'concur-agents[emulator]'``). Tests run in the main thread.
     """
 
+    title: ClassVar[str] = ""
+    """What the adapter is called in tables; the class's name by default."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Distributions whose versions say what was tested."""
     not_covered: ClassVar[Mapping[str, str]] = {}
@@ -111,7 +114,8 @@ class AdapterContract(abc.ABC):
         ended = perform(play, self.run, scene)
         assert ended.error is None, f"the run failed: {ended.error!r}"
         kinds = play.check(completed=1)[scene.agent_id]  # what a tool saw is checked here
-        assert play.log(scene.agent_id).count("tool") == 3
+        tools = play.log(scene.agent_id).count("tool")
+        assert tools == 3, f"3 parallel tool calls were scripted, {tools} came"
         assert kinds.count(AgentEventKind.PAUSED) == kinds.count(_RESUMED) + 1 == 2, f"one boundary a call: {kinds}"
 
     @_guarantee
@@ -121,9 +125,9 @@ class AdapterContract(abc.ABC):
 
         def director(_: Running) -> None:
             play.wait_for("tool", scene.agent_id)
-            other = _Other(play)
-            play.wait_queued()
-            assert play.controller.stats().population.in_tool == 1
+            other = Other(play)
+            other.wait_asked()
+            assert play.state("other") is not AgentState.GENERATING, "the seat was given away in the tool"
             play.free()
             other.wait_seated()
             assert play.state(scene.agent_id) is None, "the seat was given away before the agent finished"
@@ -141,7 +145,7 @@ class AdapterContract(abc.ABC):
         def director(_: Running) -> None:
             play.wait_for("tool", scene.agent_id)
             assert play.controller.park(scene.agent_id), "the agent held no seat in its tool"
-            other = _Other(play)
+            other = Other(play)
             other.wait_seated()
             play.free()
             play.wait_queued()
@@ -183,14 +187,14 @@ class AdapterContract(abc.ABC):
     def test_cancelled_while_generating(self, play: Play) -> None:
         """Finished once: cancelled (Ctrl-C where it blocks) while generating."""
         scene = play.scene("echo", held=True)
-        perform(play, self.run, scene, _cancel(functools.partial(play.wait_for, "request", scene.agent_id)))
+        perform(play, self.run, scene, cancel(functools.partial(play.wait_for, "request", scene.agent_id)))
         play.check(cancelled=1)
 
     @_guarantee
     def test_cancelled_in_a_tool(self, play: Play) -> None:
         """Finished once: cancelled in a tool."""
         scene = play.scene("block")
-        perform(play, self.run, scene, _cancel(functools.partial(play.wait_for, "tool", scene.agent_id)))
+        perform(play, self.run, scene, cancel(functools.partial(play.wait_for, "tool", scene.agent_id)))
         play.check(cancelled=1)
 
     @_guarantee
@@ -198,7 +202,7 @@ class AdapterContract(abc.ABC):
         """Cancelled while queued: no seat, no request, no trace."""
         play.controller.sync.admit("holder")
         scene = play.scene("echo")
-        perform(play, self.run, scene, _cancel(play.wait_queued))
+        perform(play, self.run, scene, cancel(play.wait_queued))
         assert [view.agent_id for view in play.controller.agents()] == ["holder"]
         assert play.controller.stats().population.waiting == 0, "it is still queued"
         assert play.log(scene.agent_id) == [], "it sent a request without a seat"
@@ -245,28 +249,28 @@ class AdapterContract(abc.ABC):
             asyncio.run(self._abandon(play, closed, dropped))
         else:
             stream = self.stream(closed)
-            _begin(play, stream, closed)
+            begin(play, stream, closed)
             stream.close()
-            with _quiet():
+            with quiet():
                 stream = self.stream(dropped)
-                _begin(play, stream, dropped)
+                begin(play, stream, dropped)
                 del stream
                 gc.collect()
         assert not play.controller.agents(), f"agents are left: {play.controller.agents()}"
         lives = play.lives()
-        assert set(lives) == {closed.agent_id, dropped.agent_id}
+        assert set(lives) == {closed.agent_id, dropped.agent_id}, f"agents seen: {sorted(lives)}"
 
     async def _abandon(self, play: Play, closed: Scene, dropped: Scene) -> None:
         stream = self.stream(closed)
-        await _abegin(play, stream, closed)
+        await abegin(play, stream, closed)
         await stream.aclose()
-        await _gone(play)
-        with _quiet():
+        await gone(play)
+        with quiet():
             stream = self.stream(dropped)
-            await _abegin(play, stream, dropped)
+            await abegin(play, stream, dropped)
             del stream
             gc.collect()
-            await _gone(play)
+            await gone(play)
 
     @_guarantee
     def test_collected_run(self, play: Play) -> None:
@@ -274,7 +278,7 @@ class AdapterContract(abc.ABC):
         if not inspect.iscoroutinefunction(self.run):
             raise unittest.SkipTest(_BLOCKS)
         scene = play.scene("block")
-        with _quiet():
+        with quiet():
             self._drop(play, scene)
             gc.collect()
             gc.collect()
@@ -311,7 +315,7 @@ class AdapterContract(abc.ABC):
         assert ended.error is None, f"the run failed: {ended.error!r}"
         lives = play.check(completed=3)
         assert set(lives) == {parent.agent_id, *(child.agent_id for child in children)}
-        assert play.most_seated == 1
+        assert play.most_seated == 1, f"{play.most_seated} seats were taken"
 
     @_guarantee
     def test_fifty_agents_at_once(self, play: Play) -> None:
@@ -323,7 +327,7 @@ class AdapterContract(abc.ABC):
         def crowd(those: list[Scene]) -> None:
             try:
                 if inspect.iscoroutinefunction(self.run):
-                    asyncio.run(_all(self.run, those))
+                    asyncio.run(run_all(self.run, those))
                 else:
                     self.run(those[0])
             except BaseException as error:  # noqa: BLE001 - told below
@@ -336,7 +340,7 @@ class AdapterContract(abc.ABC):
             thread.start()
         play.wait_until(lambda: not any(thread.is_alive() for thread in threads), "all 50 to end")
         assert not problems, f"{len(problems)} failed, the first with {problems[0]!r}"
-        assert len(play.check(completed=50)) == 50
+        play.check(completed=50)
         assert 1 < play.most_seated <= 7, f"{play.most_seated} were seated at once"
 
     # --- what is observed, and what is not held ---
@@ -349,7 +353,9 @@ class AdapterContract(abc.ABC):
         assert ended.error is None, f"the run failed: {ended.error!r}"
         prompt, cached, output = (now - then for now, then in zip(play.stage.tokens(), before, strict=True))
         stats = play.controller.stats()
-        assert (stats.prompt_tokens, stats.cached_tokens, stats.output_tokens) == (prompt, cached, output)
+        observed = (stats.prompt_tokens, stats.cached_tokens, stats.output_tokens)
+        counted = (prompt, cached, output)
+        assert observed == counted, f"prompt, cached, output: observed {observed}, the engine counted {counted}"
         assert cached > 0, "the engine found nothing of the agent's earlier prompts: does the framework change them?"
         play.check(completed=1)
 
@@ -361,7 +367,7 @@ class AdapterContract(abc.ABC):
             asyncio.run(self._think(play, asked, other))
         else:
             answer = self.ask(asked)
-            _check_thinking(play, asked)
+            check_thinking(play, asked)
             self.run(other)
             answer()
         lives = play.check(completed=2)
@@ -369,7 +375,7 @@ class AdapterContract(abc.ABC):
 
     async def _think(self, play: Play, asked: Scene, other: Scene) -> None:
         answer = await self.ask(asked)
-        _check_thinking(play, asked)
+        check_thinking(play, asked)
         await self.run(other)
         await answer()
 
@@ -380,66 +386,5 @@ class AdapterContract(abc.ABC):
         play.close_controller()
         ended = perform(play, self.run, scene)
         assert ended.error is None, f"the run failed: {ended.error!r}"
-        assert play.log(scene.agent_id).count("request") == 2
-
-
-def _cancel(once: Callable[[], None]) -> Callable[[Running], None]:
-    def director(running: Running) -> None:
-        once()
-        running.cancel()
-
-    return director
-
-
-class _Other:
-    """An agent of nobody's framework, in a thread of its own."""
-
-    def __init__(self, play: Play) -> None:
-        self._play = play
-        self._thread = threading.Thread(target=play.controller.sync.admit, args=("other",), daemon=True)
-        self._thread.start()
-
-    def wait_seated(self) -> None:
-        """Until it has a seat."""
-        play = self._play
-        play.wait_until(lambda: play.state("other") is AgentState.GENERATING, "the other agent to be seated")
-
-    def finish(self) -> None:
-        """End it."""
-        self._thread.join()
-        self._play.controller.finish("other")
-
-
-def _check_thinking(play: Play, asked: Scene) -> None:
-    assert play.controller.stats().population.seated == 0, "a seat is held while a person thinks"
-    assert play.log(asked.agent_id) == ["request"], "the tool ran without an answer"
-
-
-def _begin(play: Play, stream: Iterator[Any], scene: Scene) -> None:
-    while "tool" not in play.log(scene.agent_id):
-        next(stream)
-
-
-async def _abegin(play: Play, stream: Any, scene: Scene) -> None:
-    while "tool" not in play.log(scene.agent_id):
-        await anext(stream)
-
-
-async def _gone(play: Play) -> None:
-    await asyncio.to_thread(play.wait_until, lambda: not play.controller.agents(), "the agent to finish")
-
-
-async def _all(run: Callable[[Scene], Any], scenes: list[Scene]) -> None:
-    await asyncio.gather(*(run(scene) for scene in scenes))
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """While something is dropped on purpose: what its parts say about it is not the adapter's."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        sys.unraisablehook = hook
+        calls = play.log(scene.agent_id).count("request")
+        assert calls == 2, f"2 model calls were scripted, {calls} came"
