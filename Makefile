@@ -5,8 +5,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 LOG    := $(VENV)/setup.log
 PATHS  := concur_agents integrations benchmarks tests examples
+# Each framework's adapter is tested in environments of its own: some frameworks cannot be installed beside others.
+ADAPTERS := $(patsubst integrations/%/tox.toml,adapter-%,$(wildcard integrations/*/tox.toml))
+RECORD   := $(CURDIR)/.cache/contract.jsonl
 
-.PHONY: help bench bench-fits bench-overhead bench-real test lint format setup sandbox clean
+.PHONY: help bench bench-fits bench-overhead bench-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -25,6 +28,19 @@ bench-real: setup  ## real SGLang on this CPU (installs 3.4 GB once, about 9 min
 
 test: setup sandbox lint  ## everything that must hold before a change lands
 	@$(BIN)/pytest $(ARGS)
+	@+$(MAKE) --no-print-directory adapters
+
+adapters: setup  ## every adapter with its real framework, in its oldest and newest versions
+	@+$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ADAPTERS)
+
+$(ADAPTERS): adapter-%: setup
+	@$(BIN)/tox run --quiet -c integrations/$*/tox.toml
+
+contract: setup  ## the same, and what it showed as the table in docs/frameworks/README.md
+	@mkdir -p $(dir $(RECORD)) && rm -f $(RECORD)
+	@CONCUR_CONTRACT_RECORD=$(RECORD) $(BIN)/pytest tests/contract
+	@+CONCUR_CONTRACT_RECORD=$(RECORD) $(MAKE) --no-print-directory adapters
+	@$(BIN)/python tests/contract/table.py $(RECORD) docs/frameworks/README.md
 
 lint: setup  ## ruff and mypy strict
 	@$(BIN)/ruff check --quiet $(PATHS)
@@ -54,4 +70,4 @@ sandbox: setup  ## bubblewrap, for the benchmark's agents
 	  || { tail -n 5 $(LOG); echo "could not install bubblewrap: install it yourself (apt, dnf, pacman: bubblewrap)"; exit 1; }; }
 
 clean:  ## remove what set-up and runs made
-	@rm -rf $(VENV) .cache runs .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .cache runs .mypy_cache .ruff_cache .hypothesis integrations/*/.tox

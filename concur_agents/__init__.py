@@ -4,6 +4,7 @@ from concur_agents.agents import INHERIT, Agent, Step, SyncAgent, SyncStep
 from concur_agents.controller import Controller, SyncController
 from concur_agents.errors import (
     ConcurError,
+    ConfigError,
     ControllerClosedError,
     EngineReadError,
     EngineUnreachableError,
@@ -23,6 +24,7 @@ from concur_agents.samples import (
     Stats,
     WindowChange,
 )
+from concur_agents.shared import shared_controller
 from concur_agents.usage import TokenUsage
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Clamped",
     "ConcurError",
     "ConcurLaw",
+    "ConfigError",
     "Controller",
     "ControllerClosedError",
     "Decision",
@@ -61,4 +64,5 @@ __all__ = [
     "Uncontrolled",
     "UnknownAgentError",
     "WindowChange",
+    "shared_controller",
 ]

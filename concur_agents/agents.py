@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import re
 from collections.abc import Iterator
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Protocol, Self
 from urllib.parse import quote
 
 from concur_agents.errors import UnknownAgentError
@@ -19,16 +20,23 @@ __all__ = [
     "INHERIT",
     "SESSION_HEADER",
     "Agent",
+    "Agents",
     "Inherit",
     "Step",
     "SyncAgent",
+    "SyncAgents",
     "SyncStep",
+    "check_header",
+    "current_agent",
     "header_value",
+    "keeping_current",
     "outcome_of",
 ]
 
 SESSION_HEADER: Final = "X-Session-ID"
 """Names the agent to engine, router or gateway."""
+# A header's name: what HTTP calls a token (RFC 9110, 5.6.2).
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # What HTTP allows in a header's value, and what any server will log without harm; an agent's id may hold anything.
 _PLAIN = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
@@ -42,7 +50,15 @@ class Inherit(enum.Enum):
 INHERIT: Final = Inherit.INHERIT
 """Parent: the agent whose context the caller runs in, if any."""
 
-_current: ContextVar[tuple[Limiter, str] | None] = ContextVar("concur_agents_current", default=None)
+
+class _Around(NamedTuple):
+    """The agent whose context we are in, and the one that context is in: perhaps another controller's."""
+
+    agent: _AgentBase
+    outer: _Around | None
+
+
+_current: ContextVar[_Around | None] = ContextVar("concur_agents_current", default=None)
 
 
 def outcome_of(error: BaseException | None) -> Outcome:
@@ -57,13 +73,30 @@ def header_value(agent_id: str) -> str:
     return quote(agent_id, safe=_PLAIN, errors="surrogatepass")  # half a character is an id too
 
 
+def check_header(name: object) -> None:
+    """Raise ValueError unless ``name`` can be an HTTP header's."""
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise ValueError(f"session_header must be the name of an HTTP header, or None, got {name!r:.80}")
+
+
 class _AgentBase:
     """One agent of one controller. Use ``Controller.agent`` or ``Controller.sync.agent``."""
 
-    def __init__(self, limiter: Limiter, agent_id: str, parent: str | Inherit | None) -> None:
+    def __init__(
+        self,
+        limiter: Limiter,
+        agent_id: str,
+        parent: str | Inherit | None,
+        session_header: str | None = SESSION_HEADER,
+    ) -> None:
         self._limiter = limiter
-        self._token: Token[tuple[Limiter, str] | None] | None = None
+        self._session_header = session_header
+        self._token: Token[_Around | None] | None = None
+        self._entered: _AgentBase = self
+        """Whose context's end ends the agent: another one than this where this was found by :func:`current_agent`."""
         self._suspended = False
+        self._left = False
+        """Its context has ended; whoever still runs in a copy of that context is no part of the agent."""
         self.agent_id: Final = agent_id
         """Stable over the agent's whole life."""
         self.parent: Final = _current_in(limiter, agent_id) if isinstance(parent, Inherit) else parent
@@ -71,8 +104,8 @@ class _AgentBase:
 
     @property
     def headers(self) -> dict[str, str]:
-        """HTTP headers that tell engine, router or gateway whose request it is."""
-        return {SESSION_HEADER: header_value(self.agent_id)}
+        """HTTP headers that tell engine, router or gateway whose request it is; none where the controller has none."""
+        return {} if self._session_header is None else {self._session_header: header_value(self.agent_id)}
 
     def finish(self, outcome: Outcome = Outcome.COMPLETED) -> bool:
         """End the agent now instead of at its context's exit; idempotent."""
@@ -90,7 +123,7 @@ class _AgentBase:
 
         For runs that end with a question to a person. Without a later context, end it by :meth:`finish`.
         """
-        self._suspended = True
+        self._entered._suspended = True
         return self.park()
 
     @contextlib.contextmanager
@@ -99,7 +132,7 @@ class _AgentBase:
 
         For adapters whose framework ends an agent elsewhere than it runs it; entering the agent does this too.
         """
-        token = _current.set((self._limiter, self.agent_id))
+        token = _current.set(_Around(self, _live()))
         try:
             yield
         finally:
@@ -108,11 +141,12 @@ class _AgentBase:
 
     def _enter(self) -> None:
         self._limiter.enter(self.agent_id)
-        self._suspended = False
-        self._token = _current.set((self._limiter, self.agent_id))
+        self._suspended = self._left = False
+        self._token = _current.set(_Around(self, _live()))
 
     def _exit(self, error: BaseException | None) -> None:
         token, self._token = self._token, None
+        self._left = True
         try:
             if token is not None:
                 _current.reset(token)
@@ -211,9 +245,60 @@ class SyncStep(_StepBase):
         self.end()
 
 
+class SyncAgents(Protocol):
+    """What makes agents for threads; a ``Controller.sync`` is one."""
+
+    def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> SyncAgent:
+        """See ``Controller.agent``."""
+
+
+class Agents(Protocol):
+    """What makes agents; a ``Controller`` is one. What is built of agents needs no more of it than this."""
+
+    @property
+    def sync(self) -> SyncAgents:
+        """The same for threads."""
+
+    def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> Agent:
+        """See ``Controller.agent``."""
+
+    def current_agent(self) -> Agent | None:
+        """See ``Controller.current_agent``."""
+
+
+def current_agent(limiter: Limiter) -> Agent | None:
+    """The innermost agent of this limiter in whose context we are."""
+    around = _live()
+    while around is not None and around.agent._limiter is not limiter:
+        around = around.outer
+    if around is None:
+        return None
+    if isinstance(around.agent, Agent):
+        return around.agent
+    agent = Agent(limiter, around.agent.agent_id, around.agent.parent, around.agent._session_header)
+    agent._entered = around.agent
+    return agent
+
+
+@contextlib.contextmanager
+def keeping_current() -> Iterator[None]:
+    """Whichever agents are entered or left in the body: afterwards we are in the context we were in."""
+    token = _current.set(_current.get())
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def _live() -> _Around | None:
+    """Where we are. What was left from another context than it was entered in was not restored, and is passed over."""
+    around = _current.get()
+    while around is not None and around.agent._left:
+        around = around.outer
+    return around
+
+
 def _current_in(limiter: Limiter, agent_id: str) -> str | None:
     """The agent of this controller in whose context we are, unless it is the very same agent."""
-    current = _current.get()
-    if current is None or current[0] is not limiter or current[1] == agent_id:
-        return None
-    return current[1]
+    current = current_agent(limiter)
+    return None if current is None or current.agent_id == agent_id else current.agent_id

@@ -9,13 +9,17 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
-from concur_agents.agents import INHERIT, Agent, Inherit, SyncAgent
+from concur_agents.agents import INHERIT, SESSION_HEADER, Agent, Inherit, SyncAgent, check_header, current_agent
+from concur_agents.clients import wrap_client
+from concur_agents.decorator import Decorated, Decorator, decorator
 from concur_agents.engines.base import EngineReader
 from concur_agents.errors import EngineReadError, LifecycleError, UnknownAgentError
+from concur_agents.eventlog import EventLog
 from concur_agents.events import EventStream, ProblemEvent
 from concur_agents.governor import Governor
 from concur_agents.laws import ConcurLaw, Law
@@ -23,9 +27,13 @@ from concur_agents.limiter import Limiter
 from concur_agents.samples import AgentState, AgentView, EngineSample, Outcome, Stats, WindowChange
 from concur_agents.usage import TokenUsage
 
+if TYPE_CHECKING:
+    from concur_agents.config.models import Config
+
 __all__ = ["Controller", "SyncController"]
 
 _log = logging.getLogger("concur_agents")
+_Client = TypeVar("_Client")
 
 # Of a tick: leaves time to decide before the next reading is due, so that readings never overlap.
 _SCRAPE_SHARE = 0.8
@@ -59,6 +67,7 @@ class Controller:
         clock: monotonic seconds.
         background: run the control loop in a thread; else call :meth:`tick` yourself.
         history: window changes to remember. >= 1.
+        session_header: HTTP header that names an agent to the engine, in ``Agent.headers``; None for none.
 
     Raises:
         ValueError: a parameter is out of range; names it and its value.
@@ -75,11 +84,16 @@ class Controller:
         clock: Callable[[], float] = time.monotonic,
         background: bool = True,
         history: int = 1000,
+        session_header: str | None = SESSION_HEADER,
     ) -> None:
         _check("tick", tick, "a finite number of seconds > 0", lambda: tick > 0 and math.isfinite(tick))
         _check("stale_after", stale_after, "a number of seconds > 0", lambda: stale_after > 0)
         _check("fallback", fallback, "a number of agents >= 1", lambda: fallback >= 1)
         _check("history", history, "a whole number >= 1", lambda: history >= 1 and isinstance(history, int))
+        if session_header is not None:
+            check_header(session_header)
+        self.session_header: Final = session_header
+        """HTTP header that names an agent to the engine; None for none."""
         self._reader = reader
         self._tick_s = tick
         self._clock = clock
@@ -98,20 +112,109 @@ class Controller:
         self._started = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._event_log: EventLog | None = None
         self.sync: Final = SyncController(self, self._limiter)
         """The same agents and primitives for threads: blocking instead of awaiting."""
 
+    @classmethod
+    def from_config(cls, config: str | Path | Mapping[str, Any] | Config | None = None, **overrides: Any) -> Self:
+        """A controller as a file, a mapping and the environment say; not started yet.
+
+        Stronger first: ``overrides``, environment variables, the file or mapping, defaults. The fields and variables
+        are in ``docs/configuration.md`` and in ``concur config schema``.
+
+        Args:
+            config: a YAML or TOML file, or what it would hold; of a file or mapping with a top-level ``concur`` block
+                that block is taken. None: the file that ``CONCUR_CONFIG`` names, else the environment alone.
+            overrides: parameters of the controller itself. With a ``reader`` no engine need be configured.
+
+        Raises:
+            ConfigError: lists every problem.
+            ValueError: an override is out of range.
+            ImportError: the extra ``concur-agents[config]`` is not installed.
+        """
+        from concur_agents.config import load_config  # pydantic is not for those who configure in code
+
+        chosen = load_config(config, engine="reader" not in overrides).config
+        settings: dict[str, Any] = {
+            "law": chosen.law.build(),
+            "tick": chosen.tick,
+            "stale_after": chosen.stale_after,
+            "fallback": chosen.fallback,
+            "history": chosen.history,
+            "session_header": chosen.identity.header,
+        }
+        if "reader" not in overrides:
+            settings["reader"] = chosen.engines[0].reader()
+        controller = cls(**settings | overrides)
+        if chosen.logging.events is not None:
+            controller._event_log = EventLog(chosen.logging.events)
+        if chosen.logging.level is not None:
+            _log.setLevel(chosen.logging.level.upper())
+        return controller
+
     # --- agents ---
 
-    def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> Agent:
-        """One agent, as a context manager.
+    @overload
+    def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> Agent: ...
+
+    @overload
+    def agent(self, function: Decorated, /) -> Decorated: ...
+
+    @overload
+    def agent(self, *, id_of: Callable[..., str], parent: str | Inherit | None = INHERIT) -> Decorator: ...
+
+    def agent(
+        self,
+        agent_id: Any = None,
+        *,
+        id_of: Callable[..., str] | None = None,
+        parent: str | Inherit | None = INHERIT,
+    ) -> Any:
+        """One agent, as a context manager; or a decorator, under which each call of a function is one.
+
+        ::
+
+            async with concur.agent("task-17") as agent: ...
+
+            @concur.agent  # or @concur.agent(id_of=lambda task: task.name)
+            async def solve(task): ...
+
+        A decorated function may be ``async def``, ``def`` or a generator of either kind. Its agent is finished however
+        the call ends, and a failure of Concur's own never reaches it; its model calls are steps by :meth:`wrap_client`
+        or by :meth:`current_agent`.
 
         Args:
             agent_id: stable over its life, and nobody else's; made up when None.
+            id_of: the id, from the arguments of a decorated function's call. While another agent has that id, this one
+                is called ``<id>~<8 hex digits>``.
             parent: the agent whose seat it shares. By default the agent in whose context this is called, so that
                 sub-agents share without being told to; None for a seat of its own.
         """
-        return Agent(self._limiter, agent_id or uuid.uuid4().hex, parent)
+        if id_of is not None:
+            return decorator(self, id_of, parent)
+        if callable(agent_id):
+            return decorator(self)(agent_id)
+        return Agent(self._limiter, agent_id or uuid.uuid4().hex, parent, self.session_header)
+
+    def current_agent(self) -> Agent | None:
+        """The agent in whose context this is called; None outside of any. Of several it is the innermost."""
+        return current_agent(self._limiter)
+
+    def wrap_client(self, client: _Client) -> _Client:
+        """A client of the same class, of which each generation is a step of the agent around it.
+
+        For the clients of the ``openai`` package (2.0 or later: ``OpenAI``, ``AsyncOpenAI``, Azure) and the
+        ``anthropic`` package. Generations are chat completions, completions, responses and messages, by ``create``,
+        ``parse`` or ``stream``, raw or not: each waits for a seat, names the agent to the engine (a header of the
+        user's own wins), observes the reply's usage, and is at its boundary when the reply is there, or its stream is
+        exhausted, closed or collected. The SDK's retries are within the step. Everything else, and a generation outside
+        of any agent, goes through as it was. ``client`` is not changed, and shares its connections.
+
+        Raises:
+            TypeError: ``client`` is no client of that kind.
+        """
+        return wrap_client(client, self)
 
     async def admit(self, agent_id: str, *, parent: str | None = None) -> None:
         """Primitive: let a new agent take its first step. Waits for a seat; returns at once when it generates already.
@@ -227,21 +330,34 @@ class Controller:
             if self._started or self._stop.is_set():
                 raise LifecycleError("this controller was started before: make another one")
             self._started = True
+            if self._event_log is not None:
+                self._event_log.start(self.events())
             if self._background:
                 thread = threading.Thread(target=self._loop, name="concur-control", daemon=True)
                 thread.start()
                 self._thread = thread
         return self
 
-    def close(self) -> None:
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._stop.is_set()
+
+    def close(self, *, timeout: float | None = None) -> None:
         """Stop. Whoever waits for a seat gets ControllerClosedError; whoever is known ends as cancelled. Idempotent.
 
         Blocks for as long as a reading in progress takes.
+
+        Args:
+            timeout: seconds for that, at most; by default a tick and some. >= 0.
         """
         self._stop.set()
         self._limiter.close()
+        patience = self._tick_s + _PATIENCE if timeout is None else timeout
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(self._tick_s + _PATIENCE)
+            self._thread.join(patience)
+        if self._event_log is not None:
+            self._event_log.join(min(patience, _PATIENCE))
         self._reader.close()
 
     def tick(self) -> None:
@@ -347,8 +463,8 @@ class SyncController:
         self._limiter = limiter
 
     def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> SyncAgent:
-        """See :meth:`Controller.agent`."""
-        return SyncAgent(self._limiter, agent_id or uuid.uuid4().hex, parent)
+        """See :meth:`Controller.agent`, which also decorates blocking functions."""
+        return SyncAgent(self._limiter, agent_id or uuid.uuid4().hex, parent, self._controller.session_header)
 
     def admit(self, agent_id: str, *, parent: str | None = None) -> None:
         """See :meth:`Controller.admit`; blocks the calling thread."""

@@ -6,6 +6,7 @@
     ├── LifecycleError            a primitive was called in the wrong order
     │   ├── UnknownAgentError     resume, pause or park of an agent that was never admitted, or has finished
     │   └── ControllerClosedError the controller was closed; whoever waits for a seat gets this too
+    ├── ConfigError               a configuration has problems; lists them all. A ValueError too
     └── EngineReadError           the engine could not be read; the controller holds, then falls back
         ├── EngineUnreachableError no answer: refused, timed out, broken off, or an HTTP error status
         └── MetricsError          an answer that holds no usable metrics; says the likely cause
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 __all__ = [
     "ConcurError",
+    "ConfigError",
     "ControllerClosedError",
     "EngineReadError",
     "EngineUnreachableError",
@@ -28,6 +30,25 @@ __all__ = [
 
 class ConcurError(Exception):
     """Root of everything Concur raises on purpose."""
+
+
+class ConfigError(ConcurError, ValueError):
+    """A configuration has problems: what each is, and where.
+
+    Args:
+        problems: one line each: the file and line or the environment variable, the field, what it must be and what it
+            is. Never a secret.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems: tuple[str, ...] = problems
+        """As given."""
+
+    def __str__(self) -> str:
+        if len(self.problems) == 1:
+            return self.problems[0]
+        return "\n  ".join([f"{len(self.problems)} problems in the configuration:", *self.problems])
 
 
 class LifecycleError(ConcurError):

@@ -37,6 +37,10 @@ class TokenUsage:
         if isinstance(usage, cls):
             return usage
         prompt, cached, output = (_first(usage, paths) for paths in (_PROMPT, _CACHED, _OUTPUT))
+        read = _first(usage, (("cache_read_input_tokens",),))
+        if prompt is not None and read is not None and _first(usage, (("prompt_tokens",),)) is None:
+            # Anthropic's input_tokens are those after the cached ones.
+            prompt, cached = prompt + read + (_first(usage, (("cache_creation_input_tokens",),)) or 0), read
         if prompt is not None and cached is not None and cached > prompt:
             cached = None  # more cached than asked is no count of this request
         return cls(prompt=prompt, cached=cached, output=output)

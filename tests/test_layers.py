@@ -83,6 +83,11 @@ def test_imports_go_down_only(path: Path) -> None:
     assert "concur_agents" not in imported(path), "import from the module that defines the name"
 
 
+def test_configuration_knows_only_what_it_configures() -> None:
+    used = {name for path in FILES if unit(path) == "config" for name in own(path)}
+    assert used <= {"config", "engines", "errors", "laws", "samples"}
+
+
 @pytest.mark.parametrize(
     "path", [path for path in FILES if unit(path) in CORE], ids=lambda path: str(path.relative_to(ROOT))
 )

@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 import concur_agents
+import concur_agents.config
 import concur_agents.engines
 import concur_agents.laws
 from concur_agents import agents, controller, errors, events, samples, testing, usage
@@ -27,7 +28,7 @@ MODULES = sorted(
     if not any(part.startswith("_") for part in module.name.split("."))
 )
 CORE = ["concur_agents", *(name for name in MODULES if name.split(".")[1] not in ("cli", "emulator"))]
-PUBLIC = [concur_agents, concur_agents.laws, concur_agents.engines]
+PUBLIC = [concur_agents, concur_agents.config, concur_agents.laws, concur_agents.engines]
 PUBLIC += [agents, controller, errors, events, samples, testing, usage]
 
 

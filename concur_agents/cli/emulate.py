@@ -1,4 +1,4 @@
-"""The ``concur`` command; one function a sub-command, heavy imports inside them."""
+"""``concur emulate``: the embedded engine as a process of its own."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ import signal
 from pathlib import Path
 from typing import Annotated, Any
 
-try:
-    import typer
-except ImportError as missing:  # a console script: a traceback would hide what to do
-    raise SystemExit("the concur command needs typer: pip install 'concur-agents[cli]'") from missing
+import typer
 
-__all__ = ["main"]
-
-main = typer.Typer(no_args_is_help=True, add_completion=False, help="Admission control for batches of LLM agents.")
+__all__ = ["emulate"]
 
 
-@main.callback()
-def _root() -> None:
-    # Without a callback typer would drop the sub-command's name while there is only one.
-    """Admission control for batches of LLM agents."""
-
-
-@main.command()
 def emulate(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -98,7 +86,3 @@ def _load_tokenizer(folder: Path | None) -> Any:
     from concur_agents.emulator.hf import HuggingFaceTokenizer
 
     return HuggingFaceTokenizer(folder)
-
-
-if __name__ == "__main__":
-    main()

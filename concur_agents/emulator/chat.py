@@ -15,7 +15,7 @@ from starlette.responses import Response
 from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.radix import TOKEN_BYTES, pack
 from concur_agents.emulator.request import FinishReason
-from concur_agents.emulator.scripts import count_turns
+from concur_agents.emulator.scripts import count_turns, opening
 from concur_agents.emulator.service import Answer, Service
 from concur_agents.emulator.tokenizer import Reply
 from concur_agents.emulator.wire import EventStream, Json, body_of, gone, usage
@@ -45,7 +45,7 @@ async def chat_completions(request: Request) -> Response:
             f"{service.config.engine.context_length} completion tokens."
         )
     streaming = bool(body.get("stream"))
-    scripted = service.scripts.reply(_session(request, body), count_turns(messages))
+    scripted = service.scripts.reply(_session(request, body), count_turns(messages), opening(messages))
     try:
         answer = service.start(
             prompt,

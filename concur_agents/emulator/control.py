@@ -186,14 +186,16 @@ async def continue_generation(request: Request) -> Response:
 async def post_script(request: Request) -> Response:
     """Register a session's replies."""
     body = await body_of(request)
-    session_id, replies = body.get("session_id"), body.get("replies")
+    session_id, replies, match = body.get("session_id"), body.get("replies"), body.get("match")
     if not isinstance(session_id, str) or not session_id:
         raise BadRequestError(f"session_id must be a string, got {session_id!r:.80}")
     if not isinstance(replies, list):
         raise BadRequestError(f"replies must be a list, got {replies!r:.80}")
+    if not isinstance(match, str | None) or match == "":
+        raise BadRequestError(f"match must be a string that is not empty, or null, got {match!r:.80}")
     try:
         parsed = [ScriptedReply.parse(reply, f"replies[{i}]") for i, reply in enumerate(replies)]
-        _service(request).scripts.register(session_id, parsed)
+        _service(request).scripts.register(session_id, parsed, match)
     except ValueError as problem:
         raise BadRequestError(str(problem)) from problem
     result: dict[str, Any] = {"session_id": session_id, "replies": len(parsed)}

@@ -10,7 +10,7 @@ from typing import Any
 
 from concur_agents.emulator.tokenizer import Reply
 
-__all__ = ["ScriptStore", "ScriptedReply", "count_turns"]
+__all__ = ["ScriptStore", "ScriptedReply", "count_turns", "opening"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,16 @@ class ScriptStore:
         self._max = max_chars
         self._size = 0
         self._scripts: OrderedDict[str, tuple[ScriptedReply, ...]] = OrderedDict()
+        self._matches: dict[str, str] = {}
 
-    def register(self, session_id: str, replies: Sequence[ScriptedReply]) -> None:
+    def register(self, session_id: str, replies: Sequence[ScriptedReply], match: str | None = None) -> None:
         """Keep a session's replies, in place of earlier ones.
+
+        Args:
+            session_id: whose.
+            replies: one a turn.
+            match: a conversation whose first user message holds this text has this script too, unless it names a
+                session that has one: for clients that name none. Of several that match, the first registered counts.
 
         Raises:
             ValueError: when this script alone is beyond the bound.
@@ -90,6 +97,8 @@ class ScriptStore:
             raise ValueError(f"replies must hold at most {self._max} characters, got {size}")
         self.remove(session_id)
         self._scripts[session_id] = tuple(replies)
+        if match:
+            self._matches[session_id] = match
         self._size += size
         while self._size > self._max:
             oldest = next(iter(self._scripts))
@@ -101,13 +110,22 @@ class ScriptStore:
         if replies is None:
             return False
         self._size -= sum(reply.size for reply in replies)
+        self._matches.pop(session_id, None)
         return True
 
-    def reply(self, session_id: str | None, turn: int) -> ScriptedReply | None:
-        """The reply for this turn (from 0) of a session; None without a script, and past its end."""
-        replies = self._scripts.get(session_id) if session_id is not None else None
-        if replies is None or session_id is None:
+    def reply(self, session_id: str | None, turn: int, opening: str = "") -> ScriptedReply | None:
+        """The reply for this turn (from 0) of a session; None without a script, and past its end.
+
+        Args:
+            session_id: as the request names it.
+            turn: which reply.
+            opening: the conversation's first user message.
+        """
+        if session_id not in self._scripts:
+            session_id = next((name for name, text in self._matches.items() if text in opening), None)
+        if session_id is None:
             return None
+        replies = self._scripts[session_id]
         self._scripts.move_to_end(session_id)
         return replies[turn] if turn < len(replies) else None
 
@@ -118,3 +136,12 @@ class ScriptStore:
 def count_turns(messages: Sequence[Mapping[str, Any]]) -> int:
     """Assistant messages so far: the same for a retry, so it gets the same reply."""
     return sum(1 for message in messages if message.get("role") == "assistant")
+
+
+def opening(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The text of the first user message; empty without one."""
+    content = next((message.get("content") for message in messages if message.get("role") == "user"), None)
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, Mapping))
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""

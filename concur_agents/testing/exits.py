@@ -76,6 +76,7 @@ def _main(path: str, name: str) -> None:
             print(_READY, flush=True)  # noqa: T201 - said to the process that waits for it
 
         perform(play, contract.run, scene, director)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is sent again until we are gone
         play.close_controller()  # those that are queued go on without: they must not keep the process
         for thread in threads:
             thread.join()

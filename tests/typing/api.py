@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import assert_type
 
 from concur_agents import (
@@ -17,6 +18,7 @@ from concur_agents import (
     AgentView,
     Clamped,
     ConcurLaw,
+    ConfigError,
     Controller,
     Decision,
     EngineReadError,
@@ -37,6 +39,7 @@ from concur_agents import (
     TokenUsage,
     Uncontrolled,
     WindowChange,
+    shared_controller,
 )
 from concur_agents.engines import SGLang, read_sample
 from concur_agents.testing import AdapterContract, Ending, ManualClock, ScriptedReader, check_lives
@@ -80,6 +83,20 @@ async def primitives(concur: Controller) -> None:
     concur.observe("a", TokenUsage(prompt=1, cached=0, output=1))
     assert_type(concur.finish("a"), bool)
     assert_type(concur.finish("a", Outcome.CANCELLED), bool)
+
+
+def configured(path: Path) -> None:
+    assert_type(Controller.from_config(path), Controller)
+    assert_type(shared_controller("concur.yaml"), Controller)
+    with Controller.from_config({"engine": "http://127.0.0.1:30000"}, tick=0.5, law=ConcurLaw()) as concur:
+        assert_type(concur.session_header, str | None)
+        assert_type(concur.closed, bool)
+        concur.close(timeout=1)
+    try:
+        shared_controller()
+    except ConfigError as error:
+        assert_type(error.problems, tuple[str, ...])
+    Controller(MyReader(), session_header=None)
 
 
 def seeing(concur: Controller) -> None:
@@ -151,6 +168,8 @@ def mistakes(concur: Controller, stats: Stats, sample: EngineSample) -> None:
     Controller(MyLaw())  # type: ignore[arg-type]
     Controller(MyReader(), law=ConcurLaw)  # type: ignore[arg-type]
     ConcurLaw(2.0)  # type: ignore[call-arg]
+    Controller.from_config(3)  # type: ignore[arg-type]
+    Controller(MyReader(), session_header=3)  # type: ignore[arg-type]
     concur.finish("a", "splendid")  # type: ignore[arg-type]
     with concur.agent("a"):  # type: ignore[attr-defined]
         pass

@@ -1,0 +1,104 @@
+"""The schema: what a configuration may say."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+
+from concur_agents.config.environment import KEY_VARIABLE
+from concur_agents.config.fields import (
+    AboveZero,
+    Allowed,
+    EventsPath,
+    HeaderName,
+    Kind,
+    LogLevel,
+    Section,
+    Url,
+    VariableName,
+    Window,
+)
+from concur_agents.config.laws import ConcurLawConfig, LawConfig
+from concur_agents.engines import VLLM, SGLang
+from concur_agents.engines.reader import MetricsReader
+
+__all__ = ["Config", "EngineConfig", "IdentityConfig", "LoggingConfig"]
+
+_READERS: Final[dict[str, type[MetricsReader]]] = {"sglang": SGLang, "vllm": VLLM}
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class EngineConfig(Section):
+    """One engine."""
+
+    url: Url
+    """Base address of the engine, with or without ``/v1``."""
+    kind: Kind = "sglang"
+    """Which engine it is."""
+    api_key_env: VariableName | None = None
+    """Environment variable that holds the engine's key; the key itself is never in a file."""
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _key_is_there(cls, name: str | None, info: ValidationInfo) -> str | None:
+        # The name is not shown: by mistake it may be the key.
+        if name is None:
+            return None
+        try:
+            SGLang("http://127.0.0.1", api_key=(os.environ if info.context is None else info.context)[name])
+        except KeyError:
+            raise ValueError("must name an environment variable that is set (not shown: it may be a key)") from None
+        except ValueError:
+            what = "hold" if name == KEY_VARIABLE else "name an environment variable that holds"
+            raise ValueError(f"must {what} visible ASCII characters without spaces (not shown)") from None
+        return name
+
+    def reader(self, env: Mapping[str, str] = os.environ) -> MetricsReader:
+        """What reads the engine."""
+        return _READERS[self.kind](self.url, api_key=env[self.api_key_env] if self.api_key_env else None)
+
+
+class IdentityConfig(Section):
+    """How agents are named to the engine."""
+
+    header: HeaderName | None = "X-Session-ID"
+    """HTTP header with the agent's id, in ``Agent.headers``; null for none."""
+
+
+class LoggingConfig(Section):
+    """What is told, and where."""
+
+    level: LogLevel | None = None
+    """Of the logger ``concur_agents``; null leaves it as the program has it."""
+    events: EventsPath | None = None
+    """File to which all events are appended as JSON lines, from the working folder; null for none."""
+
+
+class Config(Section):
+    """All of it."""
+
+    engines: Annotated[
+        tuple[EngineConfig, ...], Field(max_length=1), BeforeValidator(_as_tuple), Allowed("a list of one engine")
+    ] = ()
+    """The engine whose agents are controlled: exactly one for now."""
+    law: LawConfig = ConcurLawConfig()
+    """What decides the window: a block, or only a name."""
+    tick: Annotated[AboveZero, Field(le=3600), Allowed("a number of seconds above 0, at most 3600")] = 1.0
+    """Seconds between readings of the engine."""
+    stale_after: Annotated[AboveZero, Allowed("a number of seconds above 0")] = 30.0
+    """Seconds without news from the engine, while agents generate, before the fallback."""
+    fallback: Window = math.inf
+    """Agents that may be seated then."""
+    history: Annotated[int, Field(ge=1, le=1_000_000_000), Allowed("a whole number from 1 to 1000000000")] = 1000
+    """Changes of the window to remember."""
+    identity: Annotated[IdentityConfig, Allowed("a block")] = IdentityConfig()
+    """How agents are named to the engine."""
+    logging: Annotated[LoggingConfig, Allowed("a block")] = LoggingConfig()
+    """What is told, and where."""
