@@ -14,7 +14,7 @@ from concur_agents.testing.scene import Scene
 
 __all__ = ["SIGNAL_AGAIN_S", "Ended", "Running", "perform"]
 
-Run = Callable[[Scene], Any]
+_Run = Callable[[Scene], Any]
 SIGNAL_AGAIN_S = 1.0
 """Seconds after which a signal that nothing came of is sent again."""
 
@@ -63,7 +63,7 @@ class Running:
             self.ended.wait(SIGNAL_AGAIN_S)
 
 
-def perform(play: Play, run: Run, scene: Scene, director: Callable[[Running], None] | None = None) -> Ended:
+def perform(play: Play, run: _Run, scene: Scene, director: Callable[[Running], None] | None = None) -> Ended:
     """Run an agent to its end, with ``director`` at work in another thread.
 
     An async run is a task of a new event loop; a blocking one has the main thread, where signals arrive.
@@ -107,7 +107,7 @@ def perform(play: Play, run: Run, scene: Scene, director: Callable[[Running], No
     return ended
 
 
-async def _task(run: Run, scene: Scene, running: Running, direct: Callable[[], None]) -> Ended:
+async def _task(run: _Run, scene: Scene, running: Running, direct: Callable[[], None]) -> Ended:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[asyncio.Timeout] = loop.create_future()
 
@@ -132,7 +132,7 @@ async def _task(run: Run, scene: Scene, running: Running, direct: Callable[[], N
     return Ended(error=result) if isinstance(result, BaseException) else Ended(result)
 
 
-def _call(run: Run, scene: Scene, running: Running, direct: Callable[[], None]) -> Ended:
+def _call(run: _Run, scene: Scene, running: Running, direct: Callable[[], None]) -> Ended:
     main = threading.main_thread()
     assert threading.current_thread() is main, "run the contract in the main thread: signals arrive there"
     before = signal.signal(signal.SIGALRM, _expired)

@@ -6,9 +6,11 @@ Each `type: ignore` is a mistake that the types must catch; mypy complains when 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import assert_type
+from typing import ClassVar, assert_type
+
+import openai
 
 from concur_agents import (
     INHERIT,
@@ -42,7 +44,7 @@ from concur_agents import (
     shared_controller,
 )
 from concur_agents.engines import SGLang, read_sample
-from concur_agents.testing import AdapterContract, Ending, ManualClock, ScriptedReader, check_lives
+from concur_agents.testing import AdapterContract, ManualClock, Scene, ScriptedReader, check_lives
 
 
 async def asynchronous(reply: object) -> None:
@@ -73,6 +75,39 @@ def threaded(reply: object) -> None:
         concur.sync.resume("a")
         for event in concur.events(size=10):
             assert_type(event, Event)
+
+
+async def decorated(concur: Controller) -> None:
+    @concur.agent
+    async def solve(task: str, *, retries: int = 0) -> int:
+        return len(task) + retries
+
+    @concur.agent(id_of=lambda task: f"task-{task}", parent=None)
+    def blocking(task: int) -> str:
+        return str(task)
+
+    @concur.agent
+    async def stream(task: str) -> AsyncIterator[str]:
+        yield task
+
+    @concur.agent
+    def generate(task: str) -> Iterator[str]:
+        yield task
+
+    assert_type(await solve("a", retries=1), int)
+    assert_type(blocking(1), str)
+    assert_type(stream("a"), AsyncIterator[str])
+    assert_type(generate("a"), Iterator[str])
+    assert_type(concur.current_agent(), Agent | None)
+    await solve(1)  # type: ignore[arg-type]
+    blocking("a")  # type: ignore[arg-type]
+    concur.agent(solve, id_of=str)  # type: ignore[call-overload]
+    concur.sync.agent(blocking)  # type: ignore[arg-type]
+
+
+def wrapped(concur: Controller, client: openai.AsyncOpenAI, blocking: openai.AzureOpenAI) -> None:
+    assert_type(concur.wrap_client(client), openai.AsyncOpenAI)
+    assert_type(concur.wrap_client(blocking), openai.AzureOpenAI)
 
 
 async def primitives(concur: Controller) -> None:
@@ -157,9 +192,17 @@ lives: dict[str, list[AgentEventKind]] = check_lives(scripted.events())
 
 
 class TestMyAdapter(AdapterContract):
-    endings = frozenset({Ending.SUCCESS})
+    packages = ("my-framework",)
+    not_covered: ClassVar[dict[str, str]] = {"test_abandoned_stream": "it has no streams"}
 
-    async def run(self, controller: Controller, ending: Ending) -> None: ...
+    async def run(self, scene: Scene) -> str:
+        async with scene.controller.agent(scene.agent_id).step():
+            return await scene.tool(scene.prompt)
+
+
+class TestMyBlockingAdapter(AdapterContract):
+    def run(self, scene: Scene) -> str:
+        return scene.blocking_tool(scene.prompt)
 
 
 def mistakes(concur: Controller, stats: Stats, sample: EngineSample) -> None:
