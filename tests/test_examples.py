@@ -49,6 +49,7 @@ def run(url: str, example: str) -> list[str]:
     ("example", "tool"),
     [
         ("in_process.py", {"name": "roll", "arguments": {"sides": 6}}),
+        ("hand_written.py", {"name": "roll", "arguments": {"sides": 6}}),
         ("state_graph.py", {"name": "add", "arguments": {"a": 1, "b": 1}}),
         ("create_agent.py", {"name": "add", "arguments": {"a": 1, "b": 1}}),
     ],
