@@ -40,12 +40,9 @@ class Generation:
 
     def observe(self, usage: Any) -> None:
         """Take the reply's usage; None is unknown."""
-        if self._step is None or usage is None:
-            return
-        try:
-            self._step.observe(usage)
-        except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the agent its reply
-            self.run.faults.failed("observe usage", error)
+        if self._step is not None and usage is not None:
+            with self.run.faults.never_fatal("observe usage"):
+                self._step.observe(usage)
 
     async def __aenter__(self) -> Self:
         if not self.run.take_turn(self.member):
@@ -70,10 +67,8 @@ class Generation:
     ) -> None:
         self._ended(error)
         if isinstance(self._step, Step):
-            try:
+            with self.run.faults.never_fatal("pause an agent"):
                 await self._step.__aexit__(None, None, None)
-            except Exception as fault:  # noqa: BLE001 - as above
-                self.run.faults.failed("pause an agent", fault)
 
     def __enter__(self) -> Self:
         if not self.run.take_turn(self.member):
@@ -98,10 +93,8 @@ class Generation:
     ) -> None:
         self._ended(error)
         if isinstance(self._step, SyncStep):
-            try:
+            with self.run.faults.never_fatal("pause an agent"):
                 self._step.__exit__(None, None, None)
-            except Exception as fault:  # noqa: BLE001 - as above
-                self.run.faults.failed("pause an agent", fault)
 
     def _ended(self, error: BaseException | None) -> None:
         self.member.generating -= 1

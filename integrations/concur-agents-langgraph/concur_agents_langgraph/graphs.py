@@ -19,10 +19,9 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from concur_agents import Controller
-from concur_agents.agents import SESSION_HEADER, header_value
 from concur_agents_langgraph.generation import Generation
 from concur_agents_langgraph.models import reply_usage
-from concur_agents_langgraph.runs import current_run, session_id
+from concur_agents_langgraph.runs import current_run, headers
 from concur_agents_langgraph.wrapping import wrap
 
 __all__ = ["add_concur", "pause_node", "resume_node", "session_headers"]
@@ -34,6 +33,7 @@ def add_concur(
     *,
     model_node: str | Sequence[str] = "model",
     tool_node: str | Sequence[str] = "tools",
+    park_on_interrupt: bool = True,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Compile a hand-made graph as an agent of ``controller``: write this where ``graph.compile()`` stood.
@@ -51,6 +51,7 @@ def add_concur(
         controller: gives out the seats.
         model_node: the node that calls the model, or several of them; each run of one is one step.
         tool_node: the node that runs tools, or several of them: sub-agents that ran in it end with it.
+        park_on_interrupt: see :func:`wrap`.
         **compile_options: for ``graph.compile``: ``checkpointer`` and so on.
 
     Raises:
@@ -64,7 +65,7 @@ def add_concur(
                 raise ValueError(f"add_concur: {field} {name!r} is no node of the graph, which has {list(graph.nodes)}")
             spec = controlled.nodes[name]
             controlled.nodes[name] = dataclasses.replace(spec, runnable=around(controller, spec.runnable))
-    return wrap(controlled.compile(**compile_options), controller)
+    return wrap(controlled.compile(**compile_options), controller, park_on_interrupt=park_on_interrupt)
 
 
 def resume_node(controller: Controller) -> Runnable[Any, Any]:
@@ -90,8 +91,7 @@ def session_headers() -> dict[str, str]:
 
         await model.ainvoke(state["messages"], extra_headers=session_headers())
     """
-    agent_id = session_id()
-    return {} if agent_id is None else {SESSION_HEADER: header_value(agent_id)}
+    return headers()
 
 
 class _ModelNode(Runnable[Any, Any]):

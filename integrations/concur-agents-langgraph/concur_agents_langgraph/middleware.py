@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from types import EllipsisType
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -10,9 +11,8 @@ from langchain.agents.middleware.types import ModelCallResult
 from langgraph.config import get_config
 
 from concur_agents import Controller
-from concur_agents.agents import SESSION_HEADER
 from concur_agents_langgraph.generation import Generation
-from concur_agents_langgraph.models import prepared, reply_usage
+from concur_agents_langgraph.models import header_of, prepared, reply_usage
 from concur_agents_langgraph.runs import current_run
 
 __all__ = ["ConcurMiddleware"]
@@ -34,14 +34,14 @@ class ConcurMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     Args:
         controller: gives out the seats; the same as given to ``wrap``.
-        session_header: header for the agent's id; None sends none (LangChain's LLM cache has the headers in its key,
-            so with it agents share no cached replies).
+        session_header: header for the agent's id, when not the controller's; None sends none (LangChain's LLM cache has
+            the headers in its key, so with it agents share no cached replies).
     """
 
-    def __init__(self, controller: Controller, *, session_header: str | None = SESSION_HEADER) -> None:
+    def __init__(self, controller: Controller, *, session_header: str | EllipsisType | None = ...) -> None:
         super().__init__()
         self._controller = controller
-        self._session_header = session_header
+        self._session_header = header_of(controller, session_header)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from types import EllipsisType
+from typing import Any, TypeVar
 
 from langchain.agents.middleware import ModelRequest
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langgraph.types import Command
 
+from concur_agents import Controller
 from concur_agents.agents import header_value
 
-__all__ = ["prepared", "reply_usage"]
+__all__ = ["ModelT", "header_of", "prepared", "reply_usage", "with_header", "with_usage"]
+
+
+ModelT = TypeVar("ModelT", bound=BaseChatModel)
+
+
+def header_of(controller: Controller, header: str | EllipsisType | None) -> str | None:
+    """The header for agents' ids: the controller's where the user gave none here."""
+    return controller.session_header if isinstance(header, EllipsisType) else header
 
 
 def prepared(request: ModelRequest[Any], agent_id: str, header: str | None) -> ModelRequest[Any]:
@@ -21,19 +32,26 @@ def prepared(request: ModelRequest[Any], agent_id: str, header: str | None) -> M
     Only for ``ChatOpenAI`` and its subclasses (also Azure, DeepSeek, xAI, ...), which are known to take both; any
     other model's request stays as it is. What the user set wins.
     """
-    model: Any = request.model
-    if not any(
-        base.__name__ == "BaseChatOpenAI" and base.__module__.startswith("langchain_openai")
-        for base in type(model).__mro__
-    ):
-        return request
-    if getattr(model, "stream_usage", False) is None:  # nobody decided, and with a base_url that means no
-        request = request.override(model=model.model_copy(update={"stream_usage": True}))
-    if header is None:
-        return request
-    settings = request.model_settings
-    headers = {header: header_value(agent_id), **(settings.get("extra_headers") or {})}
-    return request.override(model_settings={**settings, "extra_headers": headers})
+    model = with_usage(request.model)
+    if model is not request.model:
+        request = request.override(model=model)
+    settings = with_header(model, request.model_settings, agent_id, header)
+    return request if settings is request.model_settings else request.override(model_settings=settings)
+
+
+def with_usage(model: ModelT) -> ModelT:
+    """``model``, but asking for usage in streams where nobody decided: with a ``base_url`` LangChain would not."""
+    if _is_openai(model) and getattr(model, "stream_usage", False) is None:
+        return model.model_copy(update={"stream_usage": True})
+    return model
+
+
+def with_header(model: BaseChatModel, options: dict[str, Any], agent_id: str, header: str | None) -> dict[str, Any]:
+    """``options`` of a model call with the agent's id as a header beside the user's own."""
+    if header is None or not _is_openai(model):
+        return options
+    headers = {header: header_value(agent_id), **(options.get("extra_headers") or {})}
+    return {**options, "extra_headers": headers}
 
 
 def reply_usage(reply: Any, *, known: Iterable[Any] = ()) -> UsageMetadata | None:
@@ -49,6 +67,13 @@ def reply_usage(reply: Any, *, known: Iterable[Any] = ()) -> UsageMetadata | Non
         if id(message) not in old:
             newest = message
     return None if newest is None else newest.usage_metadata
+
+
+def _is_openai(model: object) -> bool:
+    return any(
+        base.__name__ == "BaseChatOpenAI" and base.__module__.startswith("langchain_openai")
+        for base in type(model).__mro__
+    )
 
 
 def _messages(reply: Any) -> Iterator[AIMessage]:

@@ -2,7 +2,8 @@
 
 A *namespace* (``checkpoint_ns``) names the task a call runs in, outermost first: ``tools:<task>|model:<task>``. Its
 last part is the node; what is before it is the graph the node belongs to, here called the *level*. A level of ``""`` is
-the outermost graph. LangGraph numbers a task's second and later subgraphs with a part of digits only.
+the outermost graph. LangGraph numbers a task's second and later subgraphs with a part of digits only. A ``@task`` adds
+a part too, behind the node (or task) that calls it, but is no graph: the metadata tell it from a subgraph's node.
 """
 
 from __future__ import annotations
@@ -53,8 +54,20 @@ def place_of_run(*configs: RunnableConfig | None) -> Place:
 def place_of_call(config: RunnableConfig) -> Place:
     """The graph whose node runs with this config."""
     configurable = config.get("configurable") or {}
-    level, _, _ = (configurable.get("checkpoint_ns") or "").rpartition(_SEPARATOR)
-    return Place(thread_id=_thread(configurable), level=level)
+    namespace = configurable.get("checkpoint_ns") or ""
+    parts = namespace.split(_SEPARATOR)
+    metadata = config.get("metadata") or {}
+    if metadata.get("langgraph_checkpoint_ns") == namespace:  # else its path is another node's
+        parts = parts[: len(parts) - _tasks_around(metadata.get("langgraph_path"))]
+    return Place(thread_id=_thread(configurable), level=_SEPARATOR.join(parts[:-1]))
+
+
+def _tasks_around(path: Any) -> int:
+    """How many calls of a ``@task``, one inside the other, a task path has: each is (push, path of the caller, ...)."""
+    depth = 0
+    while isinstance(path, list | tuple) and len(path) > 2 and isinstance(path[1], list | tuple):
+        depth, path = depth + 1, path[1]
+    return depth
 
 
 def _thread(configurable: Mapping[str, Any]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import uuid
 from collections.abc import Iterator
@@ -19,13 +20,14 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp, GraphDrained, GraphInterrupt
 
 from concur_agents import Controller, LifecycleError, Outcome, UnknownAgentError
+from concur_agents.adapters import Faults
 from concur_agents.agents import outcome_of
 from concur_agents_langgraph.errors import NotWrappedError
-from concur_agents_langgraph.faults import Faults
 from concur_agents_langgraph.places import Place, place_of_call, place_of_run
 
-__all__ = ["Member", "Run", "current_run", "session_id"]
+__all__ = ["Member", "Run", "current_run", "headers"]
 
+_log = logging.getLogger("concur_agents_langgraph")
 # The innermost wrapped run whose code is running. Set only while the graph works, never while its consumer holds a
 # streamed chunk, so that what the consumer starts between two chunks does not become a sub-agent.
 _current: ContextVar[Run | None] = ContextVar("concur_agents_langgraph_run", default=None)
@@ -65,6 +67,10 @@ class Run:
     around: Run | None
     """The wrapped run inside which this one was started."""
     run_id: uuid.UUID
+    on_loop: bool
+    """It is async: its threads belong to an event loop, and none of them may wait for a seat."""
+    returns: bool
+    """After an interrupt a later run may go on under the same id."""
     seated: bool = False
     """Its own agent has had a seat in this run, so sub-agents have one to share."""
     members: dict[str, Member] = field(default_factory=dict)
@@ -74,7 +80,9 @@ class Run:
     over: bool = False
 
     @classmethod
-    def begin(cls, controller: Controller, faults: Faults, *configs: RunnableConfig | None) -> Run:
+    def begin(
+        cls, controller: Controller, *configs: RunnableConfig | None, on_loop: bool = False, park: bool = True
+    ) -> Run:
         """A run that is about to be called with these configs (later ones win)."""
         around = _current.get()
         place = place_of_run(*configs)
@@ -82,22 +90,26 @@ class Run:
         agent_id = place.within(base)
         if place.thread_id is None and around is not None and not place.level:
             agent_id = f"{base}/{uuid.uuid4().hex}"
+        returns = park and place.thread_id is not None
         with _going_on_lock:
             taken = _going_on.setdefault(controller, set())
             if agent_id in taken:
+                returns = False  # the name made up here is no later run's
                 base = f"{base}~{uuid.uuid4().hex[:8]}"
                 agent_id = place.within(base)
             taken.add(agent_id)
         run_id = next((config["run_id"] for config in reversed(configs) if config and config.get("run_id")), None)
         return cls(
             controller=controller,
-            faults=faults,
+            faults=Faults.of(controller, _log),
             place=place,
             base=base,
             agent_id=agent_id,
             parent=controller.agent(agent_id).parent,
             around=around if around is not None and around.controller is controller else None,
             run_id=run_id or uuid7(),
+            on_loop=on_loop,
+            returns=returns,
         )
 
     def config(self, given: RunnableConfig | None) -> RunnableConfig:
@@ -189,7 +201,10 @@ class Run:
         if not waits and not isinstance(error, GraphInterrupt):
             self._finish_all(_outcome(error))
         elif self.parent is None:  # else the seat is the one of an agent around, which may well go on
-            self._park()
+            if self.returns:
+                self._park()
+            else:
+                self._finish_all(Outcome.COMPLETED)
         with _going_on_lock:
             _going_on.get(self.controller, set()).discard(self.agent_id)
 
@@ -207,17 +222,13 @@ class Run:
         return self.over
 
     def _finish(self, agent_id: str, outcome: Outcome) -> None:
-        try:
+        with self.faults.never_fatal("finish an agent"):  # nor may it replace the run's own result or error
             self.controller.finish(agent_id, outcome)
-        except Exception as error:  # noqa: BLE001 - a bug of ours must not replace the run's own result or error
-            self.faults.failed("finish an agent", error)
 
     def _park(self) -> None:
-        try:
-            with contextlib.suppress(UnknownAgentError):  # it never called its model
-                self.controller.park(self.agent_id)
-        except Exception as error:  # noqa: BLE001 - as in _finish
-            self.faults.failed("park an agent", error)
+        # An agent that never called its model is not known.
+        with self.faults.never_fatal("park an agent"), contextlib.suppress(UnknownAgentError):
+            self.controller.park(self.agent_id)
 
 
 def current_run(controller: Controller) -> Run:
@@ -238,10 +249,10 @@ def current_run(controller: Controller) -> Run:
     return run
 
 
-def session_id() -> str | None:
-    """The id of the agent whose node calls this; None outside of a wrapped run."""
+def headers() -> dict[str, str]:
+    """HTTP headers that name the agent whose node calls this; none outside of a wrapped run."""
     run = _current.get()
-    return None if run is None else run.id_at(place_of_call(get_config()))
+    return {} if run is None else run.controller.agent(run.id_at(place_of_call(get_config()))).headers
 
 
 class _InterruptWatch(GraphCallbackHandler):

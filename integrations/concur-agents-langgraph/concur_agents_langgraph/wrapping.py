@@ -10,7 +10,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
 
 from concur_agents import Controller
-from concur_agents_langgraph.faults import Faults
 from concur_agents_langgraph.runs import Run
 
 __all__ = ["wrap"]
@@ -18,7 +17,7 @@ __all__ = ["wrap"]
 GraphT = TypeVar("GraphT", bound=Pregel[Any, Any, Any, Any])
 
 
-def wrap(agent: GraphT, controller: Controller) -> GraphT:
+def wrap(agent: GraphT, controller: Controller, *, park_on_interrupt: bool = True) -> GraphT:
     """A copy of a compiled graph whose every run is an agent of ``controller`` that ends when the run ends.
 
     ::
@@ -35,6 +34,9 @@ def wrap(agent: GraphT, controller: Controller) -> GraphT:
     Args:
         agent: a compiled LangGraph graph; wrapping twice with the same controller changes nothing.
         controller: the one given to the graph's ``ConcurMiddleware``.
+        park_on_interrupt: an interrupted agent stays known, without a seat, and when its thread goes on it comes before
+            agents that have not begun. False ends it, as completed, and whoever goes on with the thread asks as a new
+            agent: for servers whose next run of a thread may be another process's.
 
     Raises:
         TypeError: ``agent`` is no compiled graph.
@@ -52,7 +54,7 @@ def wrap(agent: GraphT, controller: Controller) -> GraphT:
         )
     kind = type(f"Concur{type(agent).__name__}", (_Wrapped, type(agent)), {"__module__": __name__})
     parts = {name: value for name, value in vars(agent).items() if name != "__orig_class__"}
-    wrapped: GraphT = kind(concur_controller=controller, concur_faults=Faults(), **parts)
+    wrapped: GraphT = kind(concur_controller=controller, concur_park=park_on_interrupt, **parts)
     return wrapped
 
 
@@ -63,10 +65,10 @@ class _Wrapped:
     all its attributes to its class.
     """
 
-    def __init__(self, *, concur_controller: Controller, concur_faults: Faults, **parts: Any) -> None:
+    def __init__(self, *, concur_controller: Controller, concur_park: bool, **parts: Any) -> None:
         super().__init__(**parts)
         self.concur_controller = concur_controller
-        self.concur_faults = concur_faults
+        self.concur_park = concur_park
 
     config: RunnableConfig | None
     name: str
@@ -93,7 +95,7 @@ class _Wrapped:
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002 - as above
         """See ``Pregel.astream``."""
-        with self._run(config) as run:
+        with self._run(config, on_loop=True) as run:
             chunks = super().astream(input, run.config(config), **options)  # type: ignore[misc]
             try:
                 while True:
@@ -109,8 +111,8 @@ class _Wrapped:
                     await chunks.aclose()
 
     @contextlib.contextmanager
-    def _run(self, config: RunnableConfig | None) -> Iterator[Run]:
-        run = Run.begin(self.concur_controller, self.concur_faults, self.config, config)
+    def _run(self, config: RunnableConfig | None, *, on_loop: bool = False) -> Iterator[Run]:
+        run = Run.begin(self.concur_controller, self.config, config, on_loop=on_loop, park=self.concur_park)
         error: BaseException | None = None
         try:
             yield run
@@ -121,7 +123,11 @@ class _Wrapped:
             controlled = bool(run.members)
             run.end(error)
             if error is None and not controlled:
-                self.concur_faults.uncontrolled(self.name)
+                run.faults.say(
+                    f"uncontrolled:{self.name}",
+                    f"a run of the wrapped graph {self.name!r} called no model through Concur: give create_agent("
+                    "middleware=[ConcurMiddleware(controller)]), build the graph with add_concur, or wrap_model it",
+                )
 
 
 _END = object()

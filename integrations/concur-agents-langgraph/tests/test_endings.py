@@ -1,10 +1,11 @@
-"""However a run ends, its agent ends exactly once, with the right outcome, and holds nothing."""
+"""Ends that are LangGraph's own (the shipped contract has the others): one finish, the right outcome, nothing held."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
+import signal
+import threading
 from typing import Any
 
 import pytest
@@ -14,13 +15,11 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.runtime import RunControl
 from langgraph.types import interrupt
 
-from concur_agents import AgentEventKind, Controller, Outcome
-from concur_agents.testing import AdapterContract, Ending
-from concur_agents_langgraph import ConcurMiddleware, add_concur, session_headers, wrap
+from concur_agents import AgentEventKind, Outcome
+from concur_agents_langgraph import ConcurMiddleware, add_concur, wrap
 
 HELLO: Any = {"messages": [("user", "hello")]}
 TOO_LONG: Any = {"messages": [("user", "word " * 40_000)]}  # beyond the emulated pool: HTTP 400
@@ -53,77 +52,7 @@ class RaisesAfterTheModel(AgentMiddleware):
         raise ArithmeticError("another middleware")
 
 
-async def queued(controller: Controller) -> None:
-    """Until somebody waits for a seat, which is no event."""
-    while controller.stats().population.waiting == 0:  # noqa: ASYNC110
-        await asyncio.sleep(0)
-
-
-class Contract(AdapterContract):
-    """The shipped contract, for whatever ``build`` makes."""
-
-    @pytest.fixture(autouse=True)
-    def _use(self, engine: Any) -> None:
-        self.engine = engine
-
-    def build(self, controller: Controller, model: Any, *tools: Any) -> Any:
-        raise NotImplementedError
-
-    async def run(self, controller: Controller, ending: Ending) -> None:
-        async with self.engine.model() as model:
-            await self.run_on(model, controller, ending)
-
-    async def run_on(self, model: Any, controller: Controller, ending: Ending) -> None:
-        in_tool = asyncio.Event()
-
-        @tool
-        async def wait(text: str) -> str:
-            """Wait for ever."""
-            in_tool.set()
-            return await asyncio.Event().wait() or text
-
-        name = {Ending.TOOL_ERROR: "broken", Ending.CANCEL_IN_TOOL: "wait"}.get(ending, "echo")
-        self.engine.script("contract", [(name, {"text": "hi"})], "done")
-        events = controller.events()
-        agent = self.build(controller, model, echo, broken, wait)
-        if ending is Ending.CANCEL_GENERATING:
-            self.engine.hang()
-        run = asyncio.create_task(agent.ainvoke(TOO_LONG if ending is Ending.MODEL_ERROR else HELLO, on("contract")))
-        if ending is Ending.CANCEL_GENERATING:
-            await anext(event async for event in events if event.kind is AgentEventKind.ADMITTED)
-        elif ending is Ending.CANCEL_IN_TOOL:
-            await in_tool.wait()
-        elif ending is Ending.CANCEL_QUEUED:
-            await queued(controller)
-        if str(ending).startswith("cancel"):
-            run.cancel()
-        with contextlib.suppress(Exception, asyncio.CancelledError):
-            await run
-        self.engine.go_on()
-
-
-class TestCreateAgent(Contract):
-    def build(self, controller: Controller, model: Any, *tools: Any) -> Any:
-        return wrap(create_agent(model, tools, middleware=[ConcurMiddleware(controller)]), controller)
-
-
-class TestStateGraph(Contract):
-    def build(self, controller: Controller, model: Any, *tools: Any) -> Any:
-        with_tools = model.bind_tools(tools)
-
-        async def call_model(state: MessagesState) -> Any:
-            return {"messages": await with_tools.ainvoke(state["messages"], extra_headers=session_headers())}
-
-        graph = StateGraph(MessagesState)
-        graph.add_node("model", call_model)
-        graph.add_node("tools", ToolNode(tools))
-        graph.add_edge(START, "model")
-        graph.add_conditional_edges("model", tools_condition)
-        graph.add_edge("tools", "model")
-        return add_concur(graph, controller)
-
-
-# The rest of the nine ways, and the same ways by sync runs; each agent is called "t" and says what its script says.
+# Each agent is called "t" and says what its script says.
 
 
 async def test_error_of_another_middleware_fails_the_agent(world: Any, make_agent: Any) -> None:
@@ -259,6 +188,21 @@ def test_sync_tool_error(world: Any, engine: Any, make_agent: Any) -> None:
     with pytest.raises(ArithmeticError):
         make_agent(world, broken).invoke(HELLO, on("t"))
     assert world.lives() == {"t": ["admitted", "paused", "failed"]}
+
+
+def test_sync_run_interrupted_in_a_tool(world: Any, engine: Any, make_agent: Any) -> None:
+    """LangGraph waits for the tool's thread; the run, and with it the agent, ends when that returns."""
+
+    @tool
+    def interrupted(text: str) -> str:
+        """Work until somebody presses Ctrl-C."""
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return text
+
+    engine.script("t", [("interrupted", {"text": "hi"})], *[[("interrupted", {"text": "again"})]] * 5)
+    with pytest.raises(KeyboardInterrupt):
+        make_agent(world, interrupted).invoke(HELLO, on("t"))
+    assert world.lives()["t"][-1] == "cancelled"
 
 
 def test_sync_closed_stream(world: Any, engine: Any, make_agent: Any) -> None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import openai
 import pytest
-from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain_core.tools import tool
-from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
@@ -154,32 +152,6 @@ async def test_handoff_to_the_graph_around_is_a_good_end(world: Any, engine: Any
     assert list(world.lives().values()) == [WHOLE, WHOLE]
 
 
-async def test_deepagents_sub_agents_count_as_children(world: Any, engine: Any, model: Any, model_for: Any) -> None:
-    seen: list[dict[str, Any]] = []
-
-    @tool
-    async def look(text: str) -> str:
-        """Look around."""
-        seen.append(parents(world))
-        return text
-
-    engine.script("sub", [("look", {"text": "hi"})], "sub done")
-    spec = {"name": "sub", "description": "d", "system_prompt": "s", "tools": [look], "model": model_for("sub")}
-    sub_concur = ConcurMiddleware(world.controller, session_header=None)
-    concur = ConcurMiddleware(world.controller)
-    boss = create_deep_agent(
-        model=model, tools=[look], middleware=[concur], subagents=[{**spec, "middleware": [sub_concur]}]
-    )
-    task = ("task", {"description": "look", "subagent_type": "sub"})
-    engine.script("boss", [task, task], [("look", {"text": "are they gone?"})], "done")
-    result = await wrap(boss, world.controller).ainvoke(HELLO, on("boss"))
-    assert result["messages"][-1].content == "done"
-    assert [sorted(map(str, each.values())) for each in seen] == [["None", "boss", "boss"]] * 2 + [["None"]]
-    lives = world.lives()
-    assert lives.pop("boss") == ["admitted", "paused", "resumed", "paused", "resumed", "paused", "completed"]
-    assert list(lives.values()) == [["admitted", "paused", "resumed", "paused", "completed"]] * 2
-
-
 async def test_sub_agents_of_a_cancelled_run_end_with_it(world: Any, engine: Any, make_agent: Any, model: Any) -> None:
     helper = create_agent(model, middleware=[ConcurMiddleware(world.controller)])
     engine.script("boss", [("ask", {"text": "one"})], "done")
@@ -234,15 +206,3 @@ async def test_background_helper_outlives_its_boss(
     boss_done.set()
     assert (await tasks[0])["messages"][-1].content == "helped"
     assert world.left() == {}
-
-
-async def test_functional_api_can_be_wrapped(world: Any, engine: Any, make_agent: Any) -> None:
-    helper = make_agent(world)
-
-    @entrypoint()
-    async def flow(text: str) -> str:
-        return str((await helper.ainvoke(HELLO, on("helper")))["messages"][-1].content)
-
-    engine.script("helper", "helped")
-    assert await wrap(flow, world.controller).ainvoke("go", on("flow")) == "helped"
-    assert world.lives() == {"flow": WHOLE, "helper": WHOLE}
