@@ -13,16 +13,20 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from concur_agents.testing.performing import SIGNAL_AGAIN_S, perform
+from concur_agents.testing.performing import perform
 from concur_agents.testing.play import PATIENCE_S, Play
 from concur_agents.testing.scene import Scene
 
 if TYPE_CHECKING:
     from concur_agents.testing.contract import AdapterContract
 
-__all__ = ["run_in_process"]
+__all__ = ["IMPORT_S", "INTERRUPT_AGAIN_S", "run_in_process"]
 
 _READY = "agents are running"
+IMPORT_S = 120.0
+"""Seconds that a framework's imports may take on a busy machine."""
+INTERRUPT_AGAIN_S = 10.0
+"""Seconds after which an interrupt that nothing came of is sent again: longer than any run takes to end."""
 
 
 def run_in_process(contract: type[AdapterContract]) -> None:
@@ -33,7 +37,7 @@ def run_in_process(contract: type[AdapterContract]) -> None:
     """
     command = [sys.executable, "-m", __name__, inspect.getfile(contract), contract.__qualname__]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        alarm = threading.Timer(PATIENCE_S, process.kill)
+        alarm = threading.Timer(PATIENCE_S + IMPORT_S, process.kill)
         alarm.start()
         try:
             assert process.stdout is not None
@@ -50,7 +54,7 @@ def _interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
     while True:
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=2 * SIGNAL_AGAIN_S)
+            return process.communicate(timeout=INTERRUPT_AGAIN_S)
 
 
 def _main(path: str, name: str) -> None:
@@ -76,6 +80,7 @@ def _main(path: str, name: str) -> None:
             print(_READY, flush=True)  # noqa: T201 - said to the process that waits for it
 
         perform(play, contract.run, scene, director)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it was heard; another one would only hit what follows
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is sent again until we are gone
         play.close_controller()  # those that are queued go on without: they must not keep the process
         for thread in threads:
