@@ -7,6 +7,8 @@ LOG    := $(VENV)/setup.log
 PATHS  := concur_agents integrations benchmarks tests examples
 # Each framework's adapter is tested in environments of its own: some frameworks cannot be installed beside others.
 ADAPTERS := $(patsubst integrations/%/tox.toml,adapter-%,$(wildcard integrations/*/tox.toml))
+# verl needs torch: a gigabyte and minutes, so it is tested by "make contract" and by its own target only.
+LARGE    := adapter-concur-agents-verl
 RECORD   := $(CURDIR)/.cache/contract.jsonl
 
 .PHONY: help bench bench-fits bench-overhead bench-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
@@ -31,7 +33,7 @@ test: setup sandbox lint  ## everything that must hold before a change lands
 	@+$(MAKE) --no-print-directory adapters
 
 adapters: setup  ## every adapter with its real framework, in its oldest and newest versions
-	@+$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ADAPTERS)
+	@+$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(filter-out $(LARGE),$(ADAPTERS))
 
 $(ADAPTERS): adapter-%: setup
 	@$(BIN)/tox run --quiet -c integrations/$*/tox.toml
@@ -39,7 +41,7 @@ $(ADAPTERS): adapter-%: setup
 contract: setup  ## the same, and what it showed as the table in docs/frameworks/README.md
 	@mkdir -p $(dir $(RECORD)) && rm -f $(RECORD)
 	@CONCUR_CONTRACT_RECORD=$(RECORD) $(BIN)/pytest tests/contract
-	@+CONCUR_CONTRACT_RECORD=$(RECORD) $(MAKE) --no-print-directory adapters
+	@+CONCUR_CONTRACT_RECORD=$(RECORD) $(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ADAPTERS)
 	@$(BIN)/python tests/contract/table.py $(RECORD) docs/frameworks/README.md
 
 lint: setup  ## ruff and mypy strict

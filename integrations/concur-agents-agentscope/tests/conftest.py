@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from concur_agents_agentscope._installed import AGENTSCOPE_2
 
 from concur_agents import AgentEvent, AgentEventKind, Controller, EventStream, FixedWindow
 from concur_agents.emulator import Emulator, ServiceConfig
 from concur_agents.testing import ScriptedReader
+from concur_agents_agentscope._installed import AGENTSCOPE_2
 
 collect_ignore = ["v1" if AGENTSCOPE_2 else "v2"]
 

@@ -7,8 +7,9 @@ import importlib.metadata
 import sys
 from pathlib import Path
 
-import concur_agents_agentscope
 import pytest
+
+import concur_agents_agentscope
 from concur_agents_agentscope import ConcurMiddleware, _installed, install, uninstall
 
 

@@ -20,7 +20,6 @@ import tokenizers
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what verl and its libraries say when they are imported is not ours
-    import concur_agents_verl
     import torch
     import transformers
     import verl
@@ -30,6 +29,8 @@ with warnings.catch_warnings():
     from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
     from verl.workers.rollout.replica import TokenOutput
     from verl.workers.rollout.router import GlobalRequestLoadBalancer
+
+    import concur_agents_verl
 
 __all__ = [
     "DataProto",

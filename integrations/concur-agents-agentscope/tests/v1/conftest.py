@@ -14,6 +14,7 @@ from agentscope.memory import InMemoryMemory
 from agentscope.message import TextBlock
 from agentscope.model import OpenAIChatModel
 from agentscope.tool import Toolkit, ToolResponse
+
 from concur_agents_agentscope import install
 
 

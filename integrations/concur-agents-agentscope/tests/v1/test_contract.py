@@ -15,9 +15,9 @@ from agentscope.message import Msg, TextBlock
 from agentscope.model import OpenAIChatModel
 from agentscope.pipeline import stream_printing_messages
 from agentscope.tool import Toolkit, ToolResponse
-from concur_agents_agentscope import install
 
 from concur_agents.testing import AdapterContract, Scene
+from concur_agents_agentscope import install
 
 
 class TestAgentScope1(AdapterContract):

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from agentscope.agent import AgentBase, ReActAgent
 from agentscope.message import Msg
-from concur_agents_agentscope import install
 
 from concur_agents import AgentEventKind
+from concur_agents_agentscope import install
 
 HELLO = Msg("user", "hello", "user")
 WORK = [("work", {"text": "x"})]

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from agentscope.agent import AgentBase, ReActAgent
 from agentscope.message import Msg
+
 from concur_agents_agentscope import disable, enable, install, uninstall
 
 HELLO = Msg("user", "hello", "user")

@@ -7,9 +7,9 @@ import asyncio
 from agentscope.agent import ReActAgent
 from agentscope.message import Msg
 from agentscope.pipeline import fanout_pipeline
-from concur_agents_agentscope import disable, uninstall
 
 from concur_agents import Outcome
+from concur_agents_agentscope import disable, uninstall
 
 HELLO = Msg("user", "hello", "user")
 

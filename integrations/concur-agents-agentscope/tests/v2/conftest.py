@@ -13,6 +13,7 @@ from agentscope.model import OpenAIChatModel
 from agentscope.permission import PermissionBehavior, PermissionDecision
 from agentscope.state import AgentState
 from agentscope.tool import FunctionTool, ToolBase, Toolkit
+
 from concur_agents_agentscope import ConcurMiddleware
 
 

@@ -14,9 +14,9 @@ from agentscope.model import OpenAIChatModel
 from agentscope.permission import PermissionBehavior, PermissionDecision
 from agentscope.state import AgentState
 from agentscope.tool import FunctionTool, Toolkit
-from concur_agents_agentscope import ConcurMiddleware
 
 from concur_agents.testing import AdapterContract, Scene
+from concur_agents_agentscope import ConcurMiddleware
 
 ALLOW = PermissionDecision(behavior=PermissionBehavior.ALLOW, message="ok")
 

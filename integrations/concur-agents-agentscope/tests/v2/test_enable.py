@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from agentscope.agent import Agent
 from agentscope.message import UserMsg
+
 from concur_agents_agentscope import ConcurMiddleware, disable, enable
 
 HELLO = UserMsg(name="user", content="hello")

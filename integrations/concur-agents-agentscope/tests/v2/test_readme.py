@@ -6,9 +6,9 @@ import asyncio
 
 from agentscope.agent import Agent
 from agentscope.message import UserMsg
-from concur_agents_agentscope import disable
 
 from concur_agents import Outcome
+from concur_agents_agentscope import disable
 
 HELLO = UserMsg(name="user", content="hello")
 

@@ -16,9 +16,9 @@ from agentscope.app.storage import AsyncSQLAlchemyStorage
 from agentscope.app.workspace_manager import LocalWorkspaceManager
 from agentscope.message import UserMsg
 from agentscope.tool import FunctionTool
-from concur_agents_agentscope import ConcurMiddleware, disable, enable
 
 from concur_agents import AgentEventKind
+from concur_agents_agentscope import ConcurMiddleware, disable, enable
 
 WORK = [("work", {"text": "x"})]
 

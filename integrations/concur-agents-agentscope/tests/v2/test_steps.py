@@ -11,6 +11,7 @@ from agentscope.event import ModelCallEndEvent, ReplyEndEvent
 from agentscope.message import TextBlock, UserMsg
 from agentscope.middleware import MiddlewareBase
 from agentscope.model import ChatResponse, ChatUsage
+
 from concur_agents_agentscope import ConcurMiddleware
 
 HELLO = UserMsg(name="user", content="hello")
