@@ -13,8 +13,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.frameworks.table import markdown as frameworks_markdown
+from benchmarks.mini_swe_agent.table import markdown as mini_swe_agent_markdown
 from benchmarks.real.record import Record
 from benchmarks.real.table import markdown
+from benchmarks.swebench.config import FRAMEWORKS
 
 __all__ = ["filled", "table"]
 
@@ -26,6 +29,8 @@ _COMMANDS = {
     "swebench": "make bench ARGS='--repeats 3'",
     "fits": "make bench-fits ARGS='--repeats 2'",
     "real": "make bench-real",
+    "frameworks": "make bench-frameworks ARGS='--repeats 3'",
+    "mini_swe_agent": "python -m benchmarks.mini_swe_agent run --repeats 3",
 }
 _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
 
@@ -36,7 +41,14 @@ def table(name: str) -> str:
     if not path.exists():
         return f"*Not measured yet: `{_COMMANDS[name]}`.*\n"
     data = json.loads(path.read_text())
-    body = markdown(Record.load(path)) if name == "real" else "\n".join(_swebench(data)) + "\n"
+    if name == "real":
+        body = markdown(Record.load(path))
+    elif name == "frameworks":
+        body = frameworks_markdown(data) + "\n"
+    elif name == "mini_swe_agent":
+        body = mini_swe_agent_markdown(data)
+    else:
+        body = "\n".join(_swebench(data)) + "\n"
     return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
 
 
@@ -56,11 +68,12 @@ def _swebench(summary: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     config, arms = summary["config"], summary["arms"]
     first = arms.get("uncontrolled") or next(iter(arms.values()))
+    framework = FRAMEWORKS[config.get("framework", "langgraph")]
     share = first["peak_context_tokens"] / first["capacity_tokens"]
     yield (
-        f"- {first['agents']} LangGraph agents with a bash tool in bubblewrap sandboxes, {len(summary['tasks'])} tasks "
-        f"built from PyPI, {first['steps']} generations; replies scripted (seed {config['seed']}), commands and tests "
-        f"real."
+        f"- {first['agents']} {framework} agents with a bash tool in bubblewrap sandboxes, {len(summary['tasks'])} "
+        f"tasks built from PyPI, {first['steps']} generations; replies scripted (seed {config['seed']}), commands and "
+        "tests real."
     )
     yield (
         f"- Embedded engine, preset `{config['preset']}`, clock {config['speedup']:g}x, pool {config['pool_tokens']:,} "

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import importlib.metadata
 import logging
 import os
-import platform
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -19,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.swebench.agents import AgentPlan
+from benchmarks.swebench.agents import AgentPlan, Framework, find_framework, versions
 from benchmarks.swebench.arms import parse_arms
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.edits import EditError
@@ -40,7 +38,6 @@ INTERRUPTED = 130
 DEFAULTS = RunConfig()
 REFUSALS = (ValueError, RecordError, SandboxUnavailable, FetchError, EditError)
 """What a user can put right; each message says how. (A SpecError is a ValueError.)"""
-PACKAGES = ("concur-agents", "concur-agents-langgraph", "langchain", "langchain-openai", "langgraph", "openai")
 
 app = typer.Typer(
     add_completion=False,
@@ -62,6 +59,7 @@ def run(
     arms: Annotated[str, typer.Option(help="Arms, in order: uncontrolled, fixed:N, concur[:alpha=2,...].")] = ",".join(
         DEFAULTS.arms
     ),
+    framework: Annotated[str, typer.Option(help="Whose agents: langgraph or agentscope.")] = DEFAULTS.framework,
     engine: Annotated[str, typer.Option(help="embedded, or the URL of a running engine.")] = DEFAULTS.engine,
     seed: Annotated[int, typer.Option(help="The same seed is the same work.")] = DEFAULTS.seed,
     repeats: Annotated[int, typer.Option(help="Times each arm runs, interleaved.")] = DEFAULTS.repeats,
@@ -80,6 +78,7 @@ def run(
         config = RunConfig(
             agents=agents,
             arms=tuple(arm.name for arm in parse_arms(arms)),
+            framework=framework,
             engine=engine,
             seed=seed,
             repeats=repeats,
@@ -90,12 +89,13 @@ def run(
             pool_tokens=pool_tokens,
         )
         check_available()
+        chosen = find_framework(framework)
         with console.status("Preparing the tasks (the first time some 4 MB are fetched)"):
             plans = plan_agents(config, load_tasks(cache))
-        folder = RunFolder.create(out or _new_folder(), _about(config, plans))
+        folder = RunFolder.create(out or _new_folder(), _about(config, plans, chosen))
     except REFUSALS as error:
         _fail(error)
-    code = _finish(console, config, folder, plans)
+    code = _finish(console, config, folder, plans, chosen)
     summary = show_report(folder, console)
     if record is not None:
         write_public(summary, record)
@@ -127,9 +127,11 @@ def list_tasks(cache: Annotated[Path, typer.Option(help="Where archives and work
     Console().print(table)
 
 
-def _finish(console: Console, config: RunConfig, folder: RunFolder, plans: tuple[AgentPlan, ...]) -> int:
+def _finish(
+    console: Console, config: RunConfig, folder: RunFolder, plans: tuple[AgentPlan, ...], framework: Framework
+) -> int:
     """Run to the end, or to where it is interrupted; return the exit code."""
-    _log_to(folder.path / "concur.log")
+    _log_to(folder.path / "concur.log", ("concur_agents", *framework.LOGGERS))
     try:
         with open_progress(console, config.agents) as progress:
             asyncio.run(_interruptible(run_arms(config, plans, folder, progress)))
@@ -142,11 +144,11 @@ def _finish(console: Console, config: RunConfig, folder: RunFolder, plans: tuple
     return 0
 
 
-def _log_to(path: Path) -> None:
-    """Keep what Concur logs with the run: a late reading is no reason to break into a progress display."""
+def _log_to(path: Path, loggers: Iterable[str]) -> None:
+    """Keep what Concur and the framework log with the run: a late reading must not break into a progress display."""
     handler = logging.FileHandler(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    for name in ("concur_agents", "concur_agents_langgraph"):
+    for name in loggers:
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False
@@ -173,7 +175,7 @@ def _new_folder() -> Path:
     return Path("runs") / f"swebench-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
 
 
-def _about(config: RunConfig, plans: tuple[AgentPlan, ...]) -> dict[str, Any]:
+def _about(config: RunConfig, plans: tuple[AgentPlan, ...], framework: Framework) -> dict[str, Any]:
     """What a reader of the figures has to know; no name of this machine, nor a path on it."""
     return {
         "benchmark": "swebench",
@@ -181,8 +183,5 @@ def _about(config: RunConfig, plans: tuple[AgentPlan, ...]) -> dict[str, Any]:
         "tasks": sorted({plan.task.task_id for plan in plans}),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "cpus": os.cpu_count(),
-        "versions": {
-            "python": platform.python_version(),
-            **{package: importlib.metadata.version(package) for package in PACKAGES},
-        },
+        "versions": versions(framework),
     }

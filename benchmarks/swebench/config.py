@@ -13,6 +13,8 @@ __all__ = ["EMBEDDED", "RunConfig"]
 
 EMBEDDED = "embedded"
 REPLIES = ("scripted", "model")
+FRAMEWORKS = {"langgraph": "LangGraph", "agentscope": "AgentScope"}
+"""Those there are, by the name a run takes. Records from before there was a choice are LangGraph's."""
 ALL_TASKS = "all"
 LONG_TASKS = frozenset({"tomlkit__0.13.2", "voluptuous__0.15.1", "xmltodict__0.13.0"})
 """Left out unless asked for: their tests take 0.6 to 1.1 s of CPU (the others 0.2 to 0.5), or their fix is 1,400 to
@@ -36,6 +38,8 @@ class RunConfig:
     """Agents in the batch, all started at once. At least 1."""
     arms: tuple[str, ...] = ("uncontrolled", "fixed:8", "concur")
     """Arms in the order they run; see ``arms.py``."""
+    framework: str = "langgraph"
+    """Whose agents they are: ``langgraph``, or ``agentscope`` of whichever line is installed."""
     engine: str = EMBEDDED
     """``embedded`` starts the emulator afresh for each arm; else the http(s) URL of a running engine."""
     seed: int = 0
@@ -69,8 +73,9 @@ class RunConfig:
                 raise ValueError(f"{name} must be above 0, not {value}")
         if not self.arms:
             raise ValueError("arms must name at least one arm")
-        if self.replies not in REPLIES:
-            raise ValueError(f"replies must be one of {', '.join(REPLIES)}, not {self.replies!r}")
+        for name, choices in (("framework", FRAMEWORKS), ("replies", REPLIES)):
+            if (chosen := getattr(self, name)) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, not {chosen!r}")
         if not self.embedded and not self.engine.startswith(("http://", "https://")):
             raise ValueError(f"engine must be {EMBEDDED!r} or an http(s) URL, not {self.engine!r}")
 

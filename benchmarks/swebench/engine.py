@@ -45,12 +45,15 @@ class Engine:
     pid: int | None = None
     """Of the embedded engine."""
 
-    async def register(self, session_id: str, replies: Sequence[Mapping[str, Any]]) -> bool:
+    async def register(
+        self, session_id: str, replies: Sequence[Mapping[str, Any]], *, match: str | None = None
+    ) -> bool:
         """Have the session's generations answered with ``replies``, in order.
 
-        Returns False when the engine plays no scripts (only the emulator does). Raises EngineError.
+        ``match`` finds the session of requests that name none, by a text in their first user message. Returns False
+        when the engine plays no scripts (only the emulator does). Raises EngineError.
         """
-        body = json.dumps({"session_id": session_id, "replies": list(replies)}).encode()
+        body = json.dumps({"session_id": session_id, "replies": list(replies), "match": match}).encode()
         status, text = await self._call("POST", "/emulator/scripts", body)
         if status == 404:
             return False

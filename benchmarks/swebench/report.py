@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.swebench.config import EMBEDDED
+from benchmarks.swebench.config import EMBEDDED, FRAMEWORKS
 from benchmarks.swebench.plot import draw
 from benchmarks.swebench.records import RunFolder, write_json
 from benchmarks.swebench.summary import summarise
@@ -108,11 +108,13 @@ def _busy(arm: Mapping[str, Any]) -> str | None:
 
 
 def _workload(summary: Mapping[str, Any]) -> str:
-    arms = summary["arms"]
+    arms, config = summary["arms"], summary["config"]
     first = arms.get("uncontrolled") or next(iter(arms.values()))
+    name = config.get("framework", "langgraph")
+    framework = FRAMEWORKS.get(name, name)  # a benchmark of one framework alone gives its own name
     text = (
-        f"{first['agents']} agents on {len(summary['tasks'])} tasks, {first['steps']} generations, "
-        f"{first['prompt_tokens']:,} prompt tokens, seed {summary['config']['seed']}."
+        f"{first['agents']} {framework} agents on {len(summary['tasks'])} tasks, {first['steps']} generations, "
+        f"{first['prompt_tokens']:,} prompt tokens, seed {config['seed']}."
     )
     if first.get("capacity_tokens"):
         share = first["peak_context_tokens"] / first["capacity_tokens"]

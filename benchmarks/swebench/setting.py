@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
-
-from benchmarks.swebench.agents import AgentPlan, Recorder, run_agent
+from benchmarks.swebench.agents import AgentPlan, Recorder, find_framework, run_agent
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.engine import Engine, open_engine
 from benchmarks.swebench.replay import Script
@@ -34,7 +31,8 @@ class Setting:
     """One arm's surroundings."""
 
     engine: Engine
-    model: ChatOpenAI
+    model: Any
+    """The framework's client of the engine."""
     sandboxes: dict[AgentPlan, Sandbox | Exception]
     """An exception where a sandbox could not be opened: that agent fails, the others go on."""
     replies: dict[AgentPlan, Script]
@@ -57,12 +55,8 @@ async def open_setting(
         EngineError: the engine cannot be started, reached or prepared.
     """
     async with open_engine(config, log) as engine, contextlib.AsyncExitStack() as stack:
-        model = ChatOpenAI(
-            model=engine.model,
-            base_url=f"{engine.url}/v1",
-            api_key=SecretStr(os.environ.get("OPENAI_API_KEY", "none")),
-            timeout=None,  # an agent that is queued in the engine waits; giving up would load it once more
-        )
+        client = find_framework(config.framework).open_model(engine.url, engine.model)
+        model = await stack.enter_async_context(client)
         replies: dict[AgentPlan, Script] = {}
         opened: dict[AgentPlan, Sandbox | Exception] = {}
         for plan in plans:

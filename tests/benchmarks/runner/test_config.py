@@ -19,6 +19,7 @@ from benchmarks.swebench.config import MIN_TICK_S, RunConfig
         ("speedup", float("inf")),
         ("speedup", float("nan")),
         ("command_timeout_s", 0.0),
+        ("framework", "crewai"),
         ("replies", "improvised"),
         ("arms", ()),
         ("engine", "localhost:30000"),

@@ -1,32 +1,23 @@
-"""One agent: LangGraph's ``create_agent`` with one tool, bash in its own sandbox.
-
-Concur is in it the way a user would put it in: one middleware and one wrap. The two recording middlewares around it
-only look at the clock, so that waiting for a seat and generating can be told apart.
-"""
+"""What an agent is in any framework: what it is told, its one tool, what is recorded of it. Imports no framework."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
-
-from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import BaseTool, tool
+from typing import Any, Protocol
 
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.records import AgentRecord, StepRecord
-from benchmarks.swebench.replay import ReplayMiddleware, Script
+from benchmarks.swebench.replay import Script
 from benchmarks.swebench.sandbox import CommandResult, Sandbox
 from benchmarks.swebench.tasks import Task
 from concur_agents import Controller
 from concur_agents.usage import TokenUsage
-from concur_agents_langgraph import ConcurMiddleware, wrap
 
-__all__ = ["AgentPlan", "Recorder", "run_agent"]
+__all__ = ["OUTPUT_CHARS", "SYSTEM_PROMPT", "AgentPlan", "Framework", "Job", "Recorder", "observation"]
 
 SYSTEM_PROMPT = """\
 You are a software engineer who fixes a bug in a Python package. Its source tree is your working directory, /testbed.
@@ -78,6 +69,8 @@ class Recorder:
 
     def __init__(self, plan: AgentPlan, clock: Callable[[], float], max_steps: int) -> None:
         self.plan = plan
+        self.broken: Exception | None = None
+        """What broke its tool. Frameworks differ in whether a tool's error ends an agent; here it always does."""
         self._now = clock
         self._max_steps = max_steps
         self._began = self._now()
@@ -86,6 +79,8 @@ class Recorder:
 
     def ask(self) -> None:
         """The agent wants to generate."""
+        if self.broken is not None:
+            raise self.broken
         if len(self._steps) >= self._max_steps:
             raise StepLimitError(f"still not done after {self._max_steps} generations")
         self._steps.append(_Step(self._now()))
@@ -94,11 +89,11 @@ class Recorder:
         """It has its seat; the request goes out."""
         self._steps[-1].sent = self._now()
 
-    def reply(self, response: ModelResponse[Any]) -> None:
+    def reply(self, usage: TokenUsage) -> None:
         """The reply is here."""
         step = self._steps[-1]
         step.replied = self._now()
-        step.usage = TokenUsage.of(getattr(response.result[-1], "usage_metadata", None))
+        step.usage = usage
 
     def command(self, result: CommandResult) -> None:
         """A command has ended."""
@@ -139,60 +134,13 @@ def _raised_by_concur(traceback: TracebackType | None) -> bool:
     """Whether Concur raised it. Both Concur and we are in every traceback: whoever is deeper did it."""
     concur = False
     while traceback is not None:
-        module = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-        if module in ("concur_agents", "concur_agents_langgraph"):
+        package = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+        if package == "concur_agents" or package.startswith("concur_agents_"):
             concur = True
-        elif module == __name__.partition(".")[0]:
+        elif package == __name__.partition(".")[0]:
             concur = False
         traceback = traceback.tb_next
     return concur
-
-
-class _Asked(AgentMiddleware[Any, Any, Any]):
-    """Outside Concur: before the wait for a seat."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    async def awrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any]:
-        """Note when the agent asks."""
-        self._recorder.ask()
-        return await handler(request)
-
-
-class _Sent(AgentMiddleware[Any, Any, Any]):
-    """Inside Concur: after the wait for a seat."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    async def awrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any]:
-        """Note when the request goes out and when its reply is here."""
-        self._recorder.send()
-        response = await handler(request)
-        self._recorder.reply(response)
-        return response
-
-
-def _bash(sandbox: Sandbox, recorder: Recorder, timeout: float) -> BaseTool:
-    @tool
-    async def bash(command: str) -> str:
-        """Run a bash command in /testbed and return its output and exit code."""
-        result = await sandbox.run(command, timeout=timeout)
-        recorder.command(result)
-        return observation(result)
-
-    return bash
 
 
 def observation(result: CommandResult) -> str:
@@ -206,46 +154,72 @@ def observation(result: CommandResult) -> str:
     return f"{text.rstrip()}\n[{ending}{cut}]"
 
 
-async def run_agent(
-    recorder: Recorder,
-    *,
-    model: BaseChatModel,
-    controller: Controller,
-    sandbox: Sandbox,
-    replies: Script | None,
-    config: RunConfig,
-) -> AgentRecord:
-    """Run the agent to its end and return its record, whatever that end is. Raises nothing but cancellation.
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One agent as its framework gets it."""
 
-    Args:
-        recorder: made for this agent and this run.
-        model: what generates.
-        controller: what admits.
-        sandbox: where its commands run.
-        replies: said in place of the model's, see ``replay.py``; None lets the model speak.
-        config: its limits.
-    """
-    plan = recorder.plan
-    middleware = [_Asked(recorder), ConcurMiddleware(controller), _Sent(recorder)]
-    if replies is not None:
-        middleware.append(ReplayMiddleware(replies))
-    agent = wrap(
-        create_agent(
-            model,
-            tools=[_bash(sandbox, recorder, config.command_timeout_s)],
-            system_prompt=SYSTEM_PROMPT,
-            middleware=middleware,
-        ),
-        controller,
-    )
+    recorder: Recorder
+    """Is to be told of each model call: ``ask`` before the wait for a seat, ``send`` after it, then ``reply``."""
+    model: Any
+    """What the framework's ``open_model`` made; all agents of an arm share it."""
+    controller: Controller
+    sandbox: Sandbox
+    replies: Script | None
+    """Said in place of the model's; None lets the model speak."""
+    config: RunConfig
+
+    @property
+    def agent_id(self) -> str:
+        """Whom the engine and Concur are to know it as."""
+        return self.recorder.plan.agent_id
+
+    @property
+    def problem(self) -> str:
+        """The user's message."""
+        return self.recorder.plan.task.problem
+
+    @property
+    def bash(self) -> Callable[[str], Awaitable[str]]:
+        """The tool, as a function with signature and docstring."""
+
+        async def bash(command: str) -> str:
+            """Run a bash command in /testbed and return its output and exit code."""
+            try:
+                result = await self.sandbox.run(command, timeout=self.config.command_timeout_s)
+            except Exception as error:
+                self.recorder.broken = error
+                raise
+            self.recorder.command(result)
+            return observation(result)
+
+        return bash
+
+
+class Framework(Protocol):
+    """A module that runs agents in one framework, with Concur in them the way that framework's users would put it."""
+
+    PACKAGES: tuple[str, ...]
+    """Distributions whose versions a run notes."""
+    LOGGERS: tuple[str, ...]
+    """Names of the loggers of the framework and of Concur's adapter for it; the core's own comes with them."""
+
+    def open_model(self, url: str, name: str) -> AbstractAsyncContextManager[Any]:
+        """A client of the engine at ``url`` (without ``/v1``): never streams, never gives up waiting."""
+
+    async def run(self, job: Job) -> None:
+        """Build the agent and run it to its end. Raises what ended it early."""
+
+
+async def run_job(framework: Framework, job: Job) -> AgentRecord:
+    """Run an agent and return its record, whatever its end was. Raises nothing but cancellation."""
+    recorder = job.recorder
     try:
-        await agent.ainvoke(
-            {"messages": [{"role": "user", "content": plan.task.problem}]},
-            # A step is two nodes; the recorder counts steps, so this limit only has to be out of the way.
-            {"configurable": {"thread_id": plan.agent_id}, "recursion_limit": 10 * config.max_steps + 10},
-        )
-    except asyncio.CancelledError:
-        raise
+        await framework.run(job)
     except Exception as error:  # noqa: BLE001 - an agent may fail in any way; the record says how, the run goes on
-        return recorder.record("failed", error)
+        return recorder.record("failed", recorder.broken or error)
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():  # some frameworks make a reply of a cancellation
+        raise asyncio.CancelledError
+    if recorder.broken is not None:
+        return recorder.record("failed", recorder.broken)
     return recorder.record("completed")

@@ -1,0 +1,110 @@
+"""AgentScope 1.x: a ``ReActAgent``, with Concur installed into it."""
+
+# mypy: disable-error-code="import-not-found,misc"
+# The two AgentScope lines exclude each other, so no environment has the types of both.
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agentscope.agent import ReActAgent
+from agentscope.formatter import OpenAIChatFormatter
+from agentscope.message import Msg, TextBlock, ToolUseBlock
+from agentscope.model import ChatResponse, OpenAIChatModel
+from agentscope.tool import Toolkit, ToolResponse
+
+from benchmarks.swebench.agents.base import SYSTEM_PROMPT, Job, Recorder
+from benchmarks.swebench.replay import Script, Turn, turn
+from concur_agents.usage import TokenUsage
+from concur_agents_agentscope import install
+
+__all__ = ["LOGGERS", "PACKAGES", "open_model", "run"]
+
+PACKAGES: tuple[str, ...] = ("concur-agents-agentscope", "agentscope", "openai")
+LOGGERS: tuple[str, ...] = ("concur_agents_agentscope", "as")
+
+
+@asynccontextmanager
+async def open_model(url: str, name: str) -> AsyncIterator[OpenAIChatModel]:
+    """A chat model on the engine."""
+    model = _Model(
+        name,
+        api_key=os.environ.get("OPENAI_API_KEY", "none"),
+        stream=False,
+        # An engine's error is to be seen. An agent that is queued in the engine waits; giving up would load it again.
+        client_kwargs={"base_url": f"{url}/v1", "timeout": None, "max_retries": 0},
+    )
+    # A client that is left to the garbage collector closes sockets by their numbers, which new ones have by then.
+    async with model.client:
+        yield model
+
+
+async def run(job: Job) -> None:
+    """Build the agent and run it to its end. Raises what ended it early."""
+    toolkit = Toolkit()
+    toolkit.register_tool_function(_bash(job))
+    agent = ReActAgent(
+        name="agent",
+        sys_prompt=SYSTEM_PROMPT,
+        model=job.model.watched_by(job.recorder, job.replies),
+        formatter=OpenAIChatFormatter(),
+        toolkit=toolkit,
+        max_iters=job.config.max_steps + 1,  # the recorder counts steps, so this only has to be out of the way
+    )
+    agent.id = job.agent_id
+    agent.set_console_output_enabled(False)
+    # Hooks run in the order they are registered: this one before Concur's wait.
+    agent.register_instance_hook("pre_reasoning", "asked", lambda *_: job.recorder.ask())
+    install(agent, job.controller)
+    await agent(Msg("user", job.problem, "user"))
+
+
+def _bash(job: Job) -> Any:
+    tool = job.bash
+
+    async def bash(command: str) -> ToolResponse:
+        return ToolResponse(content=[TextBlock(type="text", text=await tool(command))])
+
+    bash.__doc__ = tool.__doc__
+    return bash
+
+
+class _Model(OpenAIChatModel):
+    """Lets a recorder see each call from inside Concur, after the wait for a seat."""
+
+    _recorder: Recorder | None = None
+    _replies: Script | None = None
+    _said = 0
+
+    def watched_by(self, recorder: Recorder, replies: Script | None) -> _Model:
+        """The same model, on the same connections, for one agent. It says ``replies`` in place of its own."""
+        own = copy.copy(self)
+        own.generate_kwargs = {**self.generate_kwargs}
+        own._recorder, own._replies = recorder, replies
+        return own
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> ChatResponse:
+        """Note when the request goes out and when its reply is here."""
+        if self._recorder is None:
+            return await super().__call__(*args, **kwargs)
+        self._recorder.send()
+        if self._replies is None:
+            response = await super().__call__(*args, **kwargs)
+        else:
+            said = turn(self._replies, self._said)
+            self._said += 1
+            body = {**kwargs.pop("extra_body", {}), "ignore_eos": True}
+            response = _says(said, await super().__call__(*args, max_tokens=said.tokens, extra_body=body, **kwargs))
+        self._recorder.reply(TokenUsage.of(response.usage and response.usage.metadata))  # the engine's own, whole
+        return response
+
+
+def _says(said: Turn, generated: ChatResponse) -> ChatResponse:
+    """The script's words, with what it cost to generate as many."""
+    content: list[Any] = [TextBlock(type="text", text=said.content)] if said.content else []
+    content += [ToolUseBlock(type="tool_use", id=c.call_id, name=c.name, input=c.arguments) for c in said.calls]
+    return ChatResponse(content=content, usage=generated.usage)
