@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 LOG    := $(VENV)/setup.log
 PATHS  := concur_agents integrations benchmarks tests examples
 # Each framework's adapter is tested in environments of its own: some frameworks cannot be installed beside others.
-ADAPTERS := $(patsubst integrations/%/tox.toml,adapter-%,$(wildcard integrations/*/tox.toml))
+ADAPTERS := $(patsubst integrations/%/tox.toml,adapter-%,$(wildcard integrations/*/tox.toml)) adapter-openai2
 # verl needs torch: a gigabyte and minutes, so it is tested by "make contract" and by its own target only.
 LARGE    := adapter-concur-agents-verl
 RECORD   := $(CURDIR)/.cache/contract.jsonl
@@ -38,8 +38,11 @@ test: setup sandbox lint  ## everything that must hold before a change lands
 adapters: setup  ## every adapter with its real framework, in its oldest and newest versions
 	@+$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(filter-out $(LARGE),$(ADAPTERS))
 
-$(ADAPTERS): adapter-%: setup
-	@$(BIN)/tox run --quiet -c integrations/$*/tox.toml
+adapter-concur-agents-%: setup
+	@$(BIN)/tox run --quiet -c integrations/concur-agents-$*/tox.toml
+
+adapter-openai2: setup
+	@$(BIN)/tox run --quiet -c tests/contract/tox.toml -e openai2
 
 contract: setup  ## the same, and what it showed as the table in docs/frameworks/README.md
 	@mkdir -p $(dir $(RECORD)) && rm -f $(RECORD)

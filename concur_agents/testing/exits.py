@@ -81,7 +81,6 @@ def _main(path: str, name: str) -> None:
 
         perform(play, contract.run, scene, director)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it was heard; another one would only hit what follows
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is sent again until we are gone
         play.close_controller()  # those that are queued go on without: they must not keep the process
         for thread in threads:
             thread.join()

@@ -230,15 +230,24 @@ class Play:
 
     def check(self, **expected: int) -> dict[str, list[AgentEventKind]]:
         """Every agent has finished exactly once, so many with each outcome; nobody is left, and no seat is held."""
+        finished = self._finished()
+        assert finished == expected, f"agents finished as {finished}, not as {expected}"
+        return self.lives()
+
+    def check_ended(self, *outcomes: str) -> dict[str, list[AgentEventKind]]:
+        """The same for one agent and any of these outcomes."""
+        finished = self._finished()
+        assert finished in [{outcome: 1} for outcome in outcomes], f"the agent finished as {finished}"
+        return self.lives()
+
+    def _finished(self) -> dict[str, int]:
         assert not self.wrong, "; ".join(self.wrong)
         left = {view.agent_id: str(view.state) for view in self.controller.agents()}
         assert left == {}, f"agents are left: {left}"
         stats = self.controller.stats()
         population = stats.population
         assert (population.seated, population.waiting) == (0, 0), f"a seat is held or waited for: {population}"
-        finished = {str(outcome): count for outcome, count in stats.finished.items()}
-        assert finished == expected, f"agents finished as {finished}, not as {expected}"
-        return self.lives()
+        return {str(outcome): count for outcome, count in stats.finished.items()}
 
 
 class _Tool:

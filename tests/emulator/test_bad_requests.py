@@ -47,6 +47,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         ("/pause_generation", {"mode": "sleep"}, "mode must be abort or in_place here, got 'sleep'"),
         ("/emulator/scripts", {"replies": []}, "session_id must be a string, got None"),
         ("/emulator/scripts", {"session_id": "s", "replies": 5}, "replies must be a list, got 5"),
+        ("/emulator/scripts", {"session_id": "s", "replies": [], "match": ""}, "match must be a string that is not"),
         ("/emulator/scripts", {"session_id": "s", "replies": [5]}, r"replies\[0\] must be an object, got 5"),
     ],
 )

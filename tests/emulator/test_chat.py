@@ -117,6 +117,16 @@ async def test_a_session_is_named_by_header_or_body(serve: Any, naming: Any) -> 
     assert (await chat(client, **naming)).json()["choices"][0]["message"]["content"] == "scripted"
 
 
+async def test_a_script_is_found_by_the_first_user_message(serve: Any) -> None:
+    client = serve()
+    found = {"session_id": "s", "match": "task 7", "replies": [{"content": "first"}, {"content": "second"}]}
+    assert (await client.post("/emulator/scripts", found)).status == 200
+    talk: list[Any] = [{"role": "user", "content": "Do task 7."}]
+    for text in ("first", "second"):
+        talk += [(await chat(client, talk)).json()["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+        assert talk[-2]["content"] == text
+
+
 async def test_past_its_end_a_script_gives_way_to_filler(serve: Any) -> None:
     client = serve()
     await script(client)

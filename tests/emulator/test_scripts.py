@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from concur_agents.emulator.scripts import ScriptedReply, ScriptStore, count_turns
+from concur_agents.emulator.scripts import ScriptedReply, ScriptStore, count_turns, opening
 
 
 def replies(*texts: str) -> list[ScriptedReply]:
@@ -47,6 +47,36 @@ def test_removing_gives_the_room_back() -> None:
     assert not store.remove("a")
     store.register("b", replies("x" * 100))
     assert len(store) == 1
+
+
+def test_a_conversation_that_names_no_session_is_found_by_its_opening() -> None:
+    store = ScriptStore()
+    store.register("a", replies("first"), match="task 1.")
+    store.register("b", replies("second"), match="task 2.")
+
+    def said(session: str | None, text: str) -> str | None:
+        reply = store.reply(session, 0, text)
+        return reply.reply.content if reply else None
+
+    assert said(None, "Solve task 2. please") == "second"
+    assert said("unknown", "Solve task 1. please") == "first"
+    assert said("a", "Solve task 2. please") == "first"
+    assert said(None, "Solve task 3.") is None
+    store.register("b", replies("third"))
+    assert said(None, "Solve task 2. please") is None
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([{"role": "system", "content": "S"}, {"role": "user", "content": "U"}, {"role": "user", "content": "V"}], "U"),
+        ([{"role": "user", "content": [{"type": "text", "text": "U"}, {"type": "image_url"}]}], "U"),
+        ([{"role": "user", "content": None}], ""),
+        ([{"role": "assistant", "content": "A"}], ""),
+    ],
+)
+def test_the_opening_is_the_first_user_message(messages: Any, text: str) -> None:
+    assert opening(messages) == text
 
 
 def test_a_script_beyond_the_bound_is_refused() -> None:

@@ -36,6 +36,7 @@ def _tokenizer() -> Any:
 
 
 class TestVerl(AdapterContract):
+    title = "verl"
     packages = ("verl",)
     not_covered: ClassVar = {
         "test_abandoned_stream": "verl has no streamed rollouts",

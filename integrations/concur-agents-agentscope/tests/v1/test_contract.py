@@ -23,6 +23,7 @@ from concur_agents_agentscope import install
 class TestAgentScope1(AdapterContract):
     """By ``install``."""
 
+    title = "AgentScope 1.x"
     packages = ("agentscope",)
 
     def build(self, scene: Scene, person: UserAgent | None = None) -> ReActAgent:

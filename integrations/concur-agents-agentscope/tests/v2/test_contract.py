@@ -24,6 +24,7 @@ ALLOW = PermissionDecision(behavior=PermissionBehavior.ALLOW, message="ok")
 class TestAgentScope2(AdapterContract):
     """By a middleware."""
 
+    title = "AgentScope 2.x"
     packages = ("agentscope",)
 
     def build(self, scene: Scene, *, asks: bool = False) -> Agent:

@@ -1,0 +1,155 @@
+"""``python -m benchmarks.mini_swe_agent``: run the benchmark, and look again at what a run left."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import importlib.metadata
+import os
+import platform
+import signal
+import sys
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from benchmarks.mini_swe_agent.runner import RunnerError, run_arms
+from benchmarks.swebench.agents import AgentPlan
+from benchmarks.swebench.arms import parse_arms
+from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.edits import EditError
+from benchmarks.swebench.engine import EngineError
+from benchmarks.swebench.fetch import FetchError
+from benchmarks.swebench.records import RecordError, RunFolder, write_json
+from benchmarks.swebench.report import render, write_public
+from benchmarks.swebench.runner import plan_agents
+from benchmarks.swebench.sandbox import SandboxError, SandboxUnavailable, check_available
+from benchmarks.swebench.summary import summarise
+from benchmarks.swebench.tasks import CACHE, load_tasks
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+DEFAULTS = RunConfig(arms=("uncontrolled", "concur"))
+REFUSALS = (ValueError, RecordError, SandboxUnavailable, FetchError, EditError, importlib.metadata.PackageNotFoundError)
+"""What a user can put right."""
+PACKAGES = ("concur-agents", "concur-agents-mini-swe-agent", "mini-swe-agent", "litellm", "openai", "datasets")
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="mini-swe-agent's own batch runner (mini-extra swebench), with and without Concur.",
+)
+
+
+def main() -> NoReturn:
+    """The program."""
+    sys.exit(app())
+
+
+@app.command()
+def run(
+    *,
+    agents: Annotated[int, typer.Option(help="Instances in the batch, and workers of the runner.")] = DEFAULTS.agents,
+    arms: Annotated[str, typer.Option(help="Arms, in order: uncontrolled, fixed:N, concur[:alpha=2,...].")] = ",".join(
+        DEFAULTS.arms
+    ),
+    seed: Annotated[int, typer.Option(help="The same seed is the same work.")] = DEFAULTS.seed,
+    repeats: Annotated[int, typer.Option(help="Times each arm runs, interleaved.")] = DEFAULTS.repeats,
+    preset: Annotated[str, typer.Option(help="Cost model of the embedded engine.")] = DEFAULTS.preset,
+    speedup: Annotated[float, typer.Option(help="Embedded engine: its seconds per second.")] = DEFAULTS.speedup,
+    pool_tokens: Annotated[int, typer.Option(help="Embedded engine: KV pool.")] = DEFAULTS.pool_tokens,
+    tick: Annotated[
+        float | None, typer.Option(help="Seconds between Concur's readings; by default an engine second.")
+    ] = None,
+    limit: Annotated[float, typer.Option(help="Seconds until an arm is given up.")] = 600.0,
+    out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Also write the summary here, naming no machine.")] = None,
+    cache: Annotated[Path, typer.Option(help="Where archives and workspaces are kept.")] = CACHE,
+) -> None:
+    """Run the same batch through each arm, and print the table."""
+    console = Console()
+    try:
+        config = RunConfig(
+            agents=agents,
+            arms=tuple(arm.name for arm in parse_arms(arms)),
+            seed=seed,
+            repeats=repeats,
+            preset=preset,
+            speedup=speedup,
+            pool_tokens=pool_tokens,
+        )
+        check_available()
+        with console.status("Preparing the tasks (the first time some 4 MB are fetched)"):
+            plans = plan_agents(config, load_tasks(cache))
+        folder = RunFolder.create(out or _new_folder(), _about(config, plans, tick))
+    except REFUSALS as error:
+        _complain(error)
+        raise typer.Exit(2) from None
+    code = 0
+    try:
+        with console.status(f"{agents} instances, {len(config.arms)} arms, {repeats} times; log: {folder.path}"):
+            asyncio.run(_interruptible(run_arms(config, plans, folder, tick_s=tick or config.tick_s, limit_s=limit)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        code = INTERRUPTED
+    except (EngineError, SandboxError, RunnerError) as error:
+        _complain(error)
+        code = 1
+    summary = _report(folder, console)
+    if record is not None and not code:
+        write_public(summary, record)
+    raise typer.Exit(code)
+
+
+@app.command()
+def report(run_dir: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
+    """Make the table again from a run's records."""
+    try:
+        _report(RunFolder.open(run_dir), Console())
+    except (ValueError, RecordError) as error:
+        _complain(error)
+        raise typer.Exit(2) from None
+
+
+def _report(folder: RunFolder, console: Console) -> Mapping[str, Any]:
+    summary = summarise(folder)
+    summary["config"] = {**summary["config"], "framework": "mini-swe-agent"}
+    write_json(folder.path / "summary.json", summary)
+    console.print(render(summary))
+    return summary
+
+
+async def _interruptible(running: Coroutine[Any, Any, None]) -> None:
+    """Have SIGTERM end the run as Ctrl-C does: with its records kept, and its engine and runner ended."""
+    task = asyncio.ensure_future(running)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await task
+
+
+def _complain(error: Exception) -> None:
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+
+
+def _new_folder() -> Path:
+    return Path("runs") / f"mini-swe-agent-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
+
+
+def _about(config: RunConfig, plans: tuple[AgentPlan, ...], tick: float | None) -> dict[str, Any]:
+    """What a reader of the figures has to know; no name of this machine, nor a path on it."""
+    return {
+        "benchmark": "mini_swe_agent",
+        "config": {name: value for name, value in config.to_json().items() if name != "framework"},
+        "tick_s": tick or config.tick_s,
+        "tasks": sorted({plan.task.task_id for plan in plans}),
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "cpus": os.cpu_count(),
+        "versions": {
+            "python": platform.python_version(),
+            **{package: importlib.metadata.version(package) for package in PACKAGES},
+        },
+    }

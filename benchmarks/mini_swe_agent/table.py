@@ -1,0 +1,48 @@
+"""The README's table, from the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["markdown"]
+
+
+def markdown(summary: Mapping[str, Any]) -> str:
+    """The Markdown of one record."""
+    config, arms, versions = summary["config"], summary["arms"], summary["versions"]
+    first = arms.get("uncontrolled") or next(iter(arms.values()))
+    share = first["peak_context_tokens"] / first["capacity_tokens"]
+    lines = [
+        "| arm | makespan s | speed-up | hit rate | recomputed tokens | resolved | lost |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+        *(_row(name, arm) for name, arm in arms.items()),
+        "",
+    ]
+    lines.append(
+        f"- `mini-extra swebench` of mini-swe-agent {versions['mini-swe-agent']}, unmodified: {first['agents']} "
+        f"instances by as many workers in its bubblewrap environment, {len(summary['tasks'])} tasks built from PyPI, "
+        f"{first['steps']} generations; replies scripted (seed {config['seed']}), commands, patches and tests real."
+    )
+    lines.append(
+        f"- Embedded engine, preset `{config['preset']}`, clock {config['speedup']:g}x, pool {config['pool_tokens']:,} "
+        f"tokens; at the peak the contexts would fill it {share:.1f} times. Makespan in wall seconds on "
+        f"{summary['cpus']} cores."
+    )
+    lines.append(
+        "- Without Concur the command is `mini-extra swebench ...`, with it `python -m concur_agents_mini_swe_agent "
+        "swebench ...` and a `concur:` block in its configuration; nothing else differs."
+    )
+    lines.append(
+        f"- Medians of {config['repeats']} interleaved repeats; speed-up within each repeat: median (lowest..highest)."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, arm: Mapping[str, Any]) -> str:
+    spread = arm["speedup"]
+    speedup = "?" if spread is None else f"{spread['median']:.2f} ({spread['min']:.2f}..{spread['max']:.2f})"
+    return (
+        f"| `{name}` | {arm['makespan_s']:.1f} | {speedup} | {arm['hit_rate']:.0%} | {arm['recomputed_tokens']:,} "
+        f"| {arm['resolved']} of {arm['agents']} | {arm['lost']} |"
+    )
