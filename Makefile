@@ -38,8 +38,8 @@ test: setup sandbox lint  ## everything that must hold before a change lands
 adapters: setup  ## every adapter with its real framework, in its oldest and newest versions
 	@+$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(filter-out $(LARGE),$(ADAPTERS))
 
-adapter-concur-agents-%: setup
-	@$(BIN)/tox run --quiet -c integrations/concur-agents-$*/tox.toml
+$(filter adapter-concur-%,$(ADAPTERS)): adapter-%: setup
+	@$(BIN)/tox run --quiet -c integrations/$*/tox.toml
 
 adapter-openai2: setup
 	@$(BIN)/tox run --quiet -c tests/contract/tox.toml -e openai2
