@@ -11,7 +11,7 @@ ADAPTERS := $(patsubst integrations/%/tox.toml,adapter-%,$(wildcard integrations
 LARGE    := adapter-concur-agents-verl
 RECORD   := $(CURDIR)/.cache/contract.jsonl
 
-.PHONY: help bench bench-fits bench-frameworks bench-overhead bench-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
+.PHONY: help bench bench-fits bench-frameworks bench-mini-swe-agent bench-overhead bench-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -30,6 +30,10 @@ bench-real: setup  ## real SGLang on this CPU (installs 3.4 GB once, about 9 min
 
 bench-frameworks: setup sandbox  ## the same agents in LangGraph and in AgentScope 2.x and 1.x (installs each once)
 	@$(BIN)/python -m benchmarks.frameworks run $(ARGS)
+
+bench-mini-swe-agent: setup sandbox  ## mini-swe-agent's own batch runner, with and without Concur
+	@$(BIN)/tox run --quiet --notest -c integrations/concur-agents-mini-swe-agent/tox.toml -e bench
+	@integrations/concur-agents-mini-swe-agent/.tox/bench/bin/python -m benchmarks.mini_swe_agent run $(ARGS)
 
 test: setup sandbox lint  ## everything that must hold before a change lands
 	@$(BIN)/pytest $(ARGS)
