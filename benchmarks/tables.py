@@ -1,4 +1,4 @@
-"""The README's tables, from the records under ``results/``: ``python -m benchmarks.tables``.
+"""The tables in README and docs, from the records under ``results/``: ``python -m benchmarks.tables``.
 
 A table stands between ``<!-- results:NAME -->`` and ``<!-- /results:NAME -->`` and is made of ``results/NAME.json``
 alone; a test holds the README to it, so that no figure is typed by hand. To measure again, run the command under it.
@@ -23,14 +23,14 @@ __all__ = ["filled", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md",)
+PAGES = (ROOT / "README.md", ROOT / "docs" / "frameworks" / "README.md")
 
 _COMMANDS = {
     "swebench": "make bench ARGS='--repeats 3'",
     "fits": "make bench-fits ARGS='--repeats 2'",
     "real": "make bench-real",
-    "frameworks": "make bench-frameworks ARGS='--repeats 3'",
-    "mini_swe_agent": "python -m benchmarks.mini_swe_agent run --repeats 3",
+    "frameworks": "make bench-frameworks ARGS='--repeats 4'",
+    "mini_swe_agent": "make bench-mini-swe-agent ARGS='--repeats 3'",
 }
 _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
 
