@@ -58,6 +58,7 @@ def _interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def _main(path: str, name: str) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited as ignored from a program in the background
     spec = importlib.util.spec_from_file_location("contract_under_test", path)
     assert spec is not None
     assert spec.loader is not None

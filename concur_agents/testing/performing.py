@@ -92,6 +92,8 @@ def perform(play: Play, run: _Run, scene: Scene, director: Callable[[Running], N
     alarm = threading.Timer(PATIENCE_S, give_up)
     alarm.daemon = True
     alarm.start()
+    # Programs that run in the background are often started with it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if inspect.iscoroutinefunction(run):
             ended = asyncio.run(_task(run, scene, running, direct))
@@ -101,6 +103,7 @@ def perform(play: Play, run: _Run, scene: Scene, director: Callable[[Running], N
         ended = Ended(error=interrupt)
     finally:
         alarm.cancel()
+        signal.signal(signal.SIGINT, before)
     if problems:
         raise problems[0]
     assert not hung.is_set(), f"the run hung; agents: {play.controller.agents()}"
