@@ -40,7 +40,7 @@ test: setup sandbox lint  ## everything that must hold before a change lands
 	@+$(MAKE) --no-print-directory adapters
 
 adapters: setup  ## every adapter with its real framework, in its oldest and newest versions
-	@+$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(filter-out $(LARGE),$(ADAPTERS))
+	@+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(filter-out $(LARGE),$(ADAPTERS))
 
 $(filter adapter-concur-%,$(ADAPTERS)): adapter-%: setup
 	@$(BIN)/tox run --quiet -c integrations/$*/tox.toml
@@ -51,7 +51,7 @@ adapter-openai2: setup
 contract: setup  ## the same, and what it showed as the table in docs/frameworks/README.md
 	@mkdir -p $(dir $(RECORD)) && rm -f $(RECORD)
 	@CONCUR_CONTRACT_RECORD=$(RECORD) $(BIN)/pytest tests/contract
-	@+CONCUR_CONTRACT_RECORD=$(RECORD) $(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ADAPTERS)
+	@+CONCUR_CONTRACT_RECORD=$(RECORD) $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(ADAPTERS)
 	@$(BIN)/python tests/contract/table.py $(RECORD) docs/frameworks/README.md
 
 lint: setup  ## ruff and mypy strict
@@ -82,4 +82,4 @@ sandbox: setup  ## bubblewrap, for the benchmark's agents
 	  || { tail -n 5 $(LOG); echo "could not install bubblewrap: install it yourself (apt, dnf, pacman: bubblewrap)"; exit 1; }; }
 
 clean:  ## remove what set-up and runs made
-	@rm -rf $(VENV) .cache runs .mypy_cache .ruff_cache .hypothesis integrations/*/.tox
+	@rm -rf $(VENV) .cache runs .mypy_cache .ruff_cache .hypothesis integrations/*/.tox tests/contract/.tox

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,14 @@ from concur_agents.testing import ManualClock, ScriptedReader
 
 MakeController = Callable[..., Controller]
 Until = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heeds_ctrl_c() -> Iterator[None]:
+    """Programs in the background are started with SIGINT ignored, and hand that on to what they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -190,6 +191,15 @@ def test_sync_tool_error(world: Any, engine: Any, make_agent: Any) -> None:
     assert world.lives() == {"t": ["admitted", "paused", "failed"]}
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Programs in the background are started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_sync_run_interrupted_in_a_tool(world: Any, engine: Any, make_agent: Any) -> None:
     """LangGraph waits for the tool's thread; the run, and with it the agent, ends when that returns."""
 
