@@ -13,7 +13,7 @@ from concur_agents.errors import (
     UnknownAgentError,
 )
 from concur_agents.events import AgentEvent, AgentEventKind, Event, EventStream, ProblemEvent
-from concur_agents.laws import Clamped, ConcurLaw, Decision, FixedWindow, Law, Smoothed, Uncontrolled
+from concur_agents.laws import Clamped, ConcurLaw, Decision, FixedWindow, Law, Smoothed, TokenBudget, Uncontrolled
 from concur_agents.samples import (
     AgentState,
     AgentView,
@@ -60,6 +60,7 @@ __all__ = [
     "SyncAgent",
     "SyncController",
     "SyncStep",
+    "TokenBudget",
     "TokenUsage",
     "Uncontrolled",
     "UnknownAgentError",

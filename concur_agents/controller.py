@@ -24,7 +24,7 @@ from concur_agents.events import EventStream, ProblemEvent
 from concur_agents.governor import Governor
 from concur_agents.laws import ConcurLaw, Law
 from concur_agents.limiter import Limiter
-from concur_agents.samples import AgentState, AgentView, EngineSample, Outcome, Stats, WindowChange
+from concur_agents.samples import AgentState, AgentView, EngineSample, Outcome, Reason, Stats, WindowChange
 from concur_agents.usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -402,16 +402,19 @@ class Controller:
         reading, problem = self._read()
         with self._governing:
             governor, now, before = self._governor, self._clock(), self._governor.window
+            latest = governor.history[-1]
             population, over = self._limiter.measure(reset=reading is not None and governor.is_news(reading))
             if reading is None:
                 restarted = governor.missed(problem, population, now)
             else:
                 restarted = governor.read(reading, population, over, now)
-            window = governor.window
-            change = governor.history[-1] if window != before else None
-        if change is not None:
+            change = governor.history[-1]
+            window, tokens, growth = governor.window, governor.tokens, governor.growth
+        cut = window < before
+        if change is not latest:
             self._limiter.announce(change)
-        self._limiter.set_window(window, new_epoch=restarted or window < before)
+            cut |= change.reason is Reason.CUT
+        self._limiter.set_window(window, tokens=tokens, growth=growth, new_epoch=restarted or cut)
 
     def _fail(self, error: BaseException) -> None:
         """Open up until the next good decision."""

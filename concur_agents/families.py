@@ -24,6 +24,10 @@ class Family:
     """No generation has ended on its seat yet: taking the one that is running back gives the seat back too."""
     has_run: bool = False
     """One of its members has ended a generation: it is parked, not new, when it has no seat."""
+    held: float = 0.0
+    """Tokens that its members hold, as far as they are known."""
+    tokens: float = 0.0
+    """The same, or what a new one is taken to hold: what its seat costs."""
     marked: bool = False
     """Seated above the window: parks at its next boundary."""
     waiting: dict[str, None] = field(default_factory=dict)
@@ -38,6 +42,7 @@ class Member:
     parent: str | None = None
     children: set[str] | None = None
     generating: bool = False
+    tokens: float = 0.0
     awaits: str | None = None
     """A parent that was named and is not known: it joins this family if it comes."""
     has_run: bool = False

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import replace
 
 from concur_agents.laws import Decision, Law
-from concur_agents.samples import EngineSample, Population, Reason, WindowChange
+from concur_agents.samples import NO_GROWTH, EngineSample, Growth, Population, Reason, WindowChange
 
 __all__ = ["Governor"]
 
@@ -44,6 +44,9 @@ class Governor:
         """The law's own window, kept through a fallback."""
         self._falling_back = False
         self.window = self._chosen
+        self._budget: tuple[float, Growth] = (math.inf, NO_GROWTH)
+        """Tokens and growth that the law chose, kept through a fallback."""
+        self.tokens, self.growth = self._budget
         self.reason = Reason.START
         self.problem: str | None = None
         self.sample: EngineSample | None = None
@@ -84,6 +87,8 @@ class Governor:
             reason = objection
         else:
             self._chosen, reason = _checked(decision.window), decision.reason
+            self._budget = decision.tokens, decision.growth
+        self.tokens, self.growth = self._budget
         self._move(self._chosen, reason, now, sample, population)
         return sample.restarted
 
@@ -114,7 +119,7 @@ class Governor:
 
     def _objection(self, decision: Decision, population: Population, over: int) -> Reason | None:
         """Why the decision is not taken. By its direction: a wrapper may have given it another reason."""
-        if decision.reason is Reason.FIXED:
+        if decision.reason is Reason.FIXED or math.isfinite(decision.tokens):
             return None
         if not population.waiting and (decision.reason is Reason.GROW or decision.window > self._chosen):
             return Reason.UNSATURATED
@@ -134,13 +139,15 @@ class Governor:
 
     def _fall_back(self, reason: Reason, now: float) -> None:
         self._falling_back = True
+        self.tokens, self.growth = math.inf, NO_GROWTH
         self._move(self._fallback, reason, now, None, None)
 
     def _move(
         self, window: float, reason: Reason, now: float, sample: EngineSample | None, population: Population | None
     ) -> None:
         before, self.window, self.reason = self.window, window, reason
-        if window != before:
+        # A budget follows what is known of the agents from sample to sample; told is only what the law did to it.
+        if window != before or (reason in (Reason.CUT, Reason.GROW) and math.isfinite(self.tokens)):
             self._record(before, window, reason, now, sample, population)
 
     def _record(
@@ -153,7 +160,15 @@ class Governor:
         population: Population | None,
     ) -> None:
         self.history.append(
-            WindowChange(at=now, before=before, after=after, reason=reason, sample=sample, population=population)
+            WindowChange(
+                at=now,
+                before=before,
+                after=after,
+                reason=reason,
+                sample=sample,
+                population=population,
+                tokens=self.tokens,
+            )
         )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from concur_agents.admission import Admission
 from concur_agents.errors import ControllerClosedError, LifecycleError, UnknownAgentError
 from concur_agents.events import AgentEvent, AgentEventKind, Event
+from concur_agents.forecast import Forecast
 from concur_agents.meter import Meter, Totals
-from concur_agents.samples import AgentState, AgentView, Outcome, Population
+from concur_agents.samples import NO_GROWTH, AgentState, AgentView, Growth, Outcome, Population
 from concur_agents.turns import Turns, Waiter, turn
 from concur_agents.usage import TokenUsage
 
@@ -212,12 +214,13 @@ class Limiter(Turns):
     # --- the control loop ---
 
     @turn(later=True)
-    def set_window(self, window: float, *, new_epoch: bool) -> None:
-        """Change the window; ``new_epoch``: what was evicted before now is not to be held against it."""
+    def set_window(
+        self, window: float, *, tokens: float = math.inf, growth: Growth = NO_GROWTH, new_epoch: bool
+    ) -> None:
+        """Change what may be seated; ``new_epoch``: what was evicted before now is not to be held against it."""
         if new_epoch:
             self._meter.new_epoch()
-        if window != self._admission.window:
-            self._admission.set_window(window)
+        self._admission.set_window(window, tokens=tokens, growth=growth)
 
     @turn(later=True)
     def announce(self, event: Event) -> None:
@@ -225,13 +228,20 @@ class Limiter(Turns):
         if self.streams:
             self.tell(event)
 
-    @turn()
     def measure(self, *, reset: bool) -> tuple[Population, int]:
         """The agents at this moment and the seats above the window; ``reset`` begins new sums of reuse."""
+        population, over, held, forecast = self._measure(reset=reset)
+        # Not under the lock: it takes milliseconds with thousands of agents.
+        shared = population.shared_prefix
+        peak, horizon = forecast().peak([tokens + shared for tokens in held])
+        return replace(population, peak=peak - shared * len(held), horizon=horizon), over
+
+    @turn()
+    def _measure(self, *, reset: bool) -> tuple[Population, int, list[float], Callable[[], Forecast]]:
         population = self._meter.annotate(self._admission.population())
         if reset:
             self._meter.reset()
-        return population, self._admission.over
+        return population, self._admission.over, self._admission.held_by_seated(), self._meter.forecast()
 
     @turn()
     def snapshot(self) -> tuple[Population, Totals, dict[Outcome, int], int]:
@@ -297,6 +307,10 @@ class Limiter(Turns):
             life.begun = False
             life.granted.clear()
             self._meter.end(agent_id)
+            footprint = self._meter.footprint(agent_id)
+            if footprint is not None:
+                admission.expect(self._meter.first_footprint)
+                admission.weigh(agent_id, footprint)
         changed = admission.park(agent_id) if park else admission.pause(agent_id)
         if generating:
             if admission.state(agent_id) is AgentState.IN_TOOL:

@@ -7,14 +7,18 @@ times are seconds on the controller's monotonic clock.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Final
 
 __all__ = [
+    "NO_GROWTH",
     "AgentState",
     "AgentView",
     "EngineSample",
+    "Growth",
     "Outcome",
     "Population",
     "Reason",
@@ -148,11 +152,29 @@ def _reading(sample: EngineSample) -> EngineSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """Room to keep for what seated agents are going to grow by. Tokens."""
+
+    seated: float = 0.0
+    """For those seated at the last sample, together."""
+    each: float = 0.0
+    """For each agent seated since."""
+
+
+NO_GROWTH: Final = Growth()
+"""Keep room for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
     """The agents as a law sees them. Counts are of seats: a family of sub-agents shares one and counts once."""
 
     window: float
     """The window in force, in agents; ``inf`` when uncontrolled."""
+    tokens: float = math.inf
+    """The token budget in force; ``inf`` when agents alone are counted."""
+    held: float = 0.0
+    """Tokens that the seated agents hold, as far as they are known, the shared prefix left out."""
     seated: int = 0
     """Agents that hold a seat: ``generating + in_tool``."""
     generating: int = 0
@@ -163,6 +185,18 @@ class Population:
     """Queued for a seat: new ones and returning ones."""
     mean_context: float | None = None
     """Tokens an agent holds in context after its last observed step, on average over those that had one."""
+    measured: bool | None = None
+    """Whether replies say how long contexts are; None while no step has ended."""
+    first_context: float | None = None
+    """Tokens an agent holds after its first step, on average over the last of them."""
+    peak: float = 0.0
+    """Tokens the seated are going to hold together at most, if they go on as others did; at least ``held``."""
+    horizon: float = 0.0
+    """Tokens each grows by until then."""
+    growth: float | None = None
+    """Tokens that a context grows by in a step, on average over the last steps."""
+    shared_prefix: float = 0.0
+    """Tokens that new agents find cached of others' prompts."""
     reuse: float | None = None
     """Of the tokens returning agents had in context, the share the engine still had, since the last sample. 0..1.
 
@@ -187,6 +221,8 @@ class WindowChange:
     reason: Reason
     sample: EngineSample | None = None
     population: Population | None = None
+    tokens: float = math.inf
+    """The token budget from then on; ``inf`` when agents alone are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

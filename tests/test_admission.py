@@ -8,7 +8,7 @@ import pytest
 
 from concur_agents.admission import Admission
 from concur_agents.errors import UnknownAgentError
-from concur_agents.samples import AgentState
+from concur_agents.samples import NO_GROWTH, AgentState, Growth
 
 
 def admitted(admission: Admission, *agents: str) -> list[bool]:
@@ -289,7 +289,7 @@ def test_parked_families_are_told_in_order_and_once() -> None:
     admission.pause("b")
     admission.pause("c")
     admission.set_window(1)
-    assert admission.take_parked() == ["b", "c"]
+    assert admission.take_parked() == ["c", "b"]
     admission.pause("d")
     assert admission.take_parked() == ["d"]
     assert admission.take_parked() == []
@@ -320,3 +320,118 @@ def test_an_id_may_be_used_again_after_its_agent_finished() -> None:
     admission.request("a")
     admission.finish("a")
     assert admission.request("a")
+
+
+# --- a token budget ---
+
+
+def budget(*held: float, tokens: float, growth: Growth = NO_GROWTH) -> Admission:
+    """Agents a, b, c, ... in a tool, oldest first, that hold so much."""
+    admission = Admission()
+    for agent, each in zip("abcdef", held, strict=False):
+        admission.request(agent)
+        admission.weigh(agent, each)
+        admission.pause(agent)
+    admission.set_window(math.inf, tokens=tokens, growth=growth)
+    return admission
+
+
+def states(admission: Admission) -> str:
+    return " ".join(f"{agent}:{admission.state(agent)}" for agent in admission)
+
+
+def test_a_seat_is_granted_while_the_budget_holds_it() -> None:
+    admission = budget(30, 30, tokens=100)
+    admission.expect(40)
+    assert admission.request("c")
+    assert not admission.request("d")
+    assert admission.population().held == 100
+
+
+def test_who_grows_beyond_the_budget_parks_the_youngest_at_its_boundary() -> None:
+    admission = budget(40, 30, 30, tokens=100)
+    admission.request("b")
+    admission.weigh("b", 60)
+    assert states(admission) == "a:in_tool b:generating c:parked"
+    assert admission.take_parked() == ["c"]
+    admission.weigh("b", 70)  # still generating: it is told at its boundary
+    assert (states(admission), admission.over) == ("a:in_tool b:generating c:parked", 1)
+    admission.pause("b")
+    assert (states(admission), admission.over) == ("a:in_tool b:parked c:parked", 0)
+
+
+def test_the_oldest_is_never_parked_however_much_it_holds() -> None:
+    admission = budget(500, 1, tokens=100)
+    assert states(admission) == "a:in_tool b:parked"
+
+
+def test_one_seat_is_granted_whatever_it_needs() -> None:
+    admission = budget(tokens=100)
+    admission.expect(1000)
+    assert admission.request("a")
+    assert not admission.request("b")
+
+
+def test_room_is_kept_for_growth() -> None:
+    admission = budget(40, tokens=100, growth=Growth(seated=20, each=15))
+    admission.expect(10)
+    assert admission.request("b")  # 50 held, 20 and 15 to come
+    assert not admission.request("c")  # 60, 20 and twice 15
+
+
+def test_each_sample_says_the_growth_anew() -> None:
+    admission = budget(40, tokens=100, growth=Growth(seated=20, each=15))
+    admission.expect(10)
+    admission.request("b")
+    admission.request("c")
+    admission.set_window(math.inf, tokens=100, growth=Growth(seated=20, each=15))
+    assert states(admission) == "a:in_tool b:generating c:generating"
+
+
+def test_the_parked_wait_for_room_with_their_growth_and_go_before_new_ones() -> None:
+    admission = budget(40, 30, 50, tokens=100, growth=Growth(seated=15))
+    assert states(admission) == "a:in_tool b:in_tool c:parked"
+    admission.expect(10)
+    assert not admission.request("c")
+    assert not admission.request("d")
+    admission.finish("b")
+    assert states(admission) == "a:in_tool c:returning d:waiting"  # 90 held, and 15 to come
+    admission.weigh("a", 30)
+    assert states(admission) == "a:in_tool c:generating d:waiting"
+
+
+def test_a_family_holds_what_its_members_hold() -> None:
+    admission = budget(40, tokens=100)
+    admission.request("child", "a")
+    admission.weigh("child", 50)
+    assert admission.population().held == 90
+    admission.finish("child")
+    assert admission.population().held == 40
+
+
+def test_a_budget_that_grows_back_spares_the_marked() -> None:
+    admission = budget(40, 30, 30, tokens=100)
+    for agent in "abc":
+        admission.request(agent)
+    admission.set_window(math.inf, tokens=50)
+    assert admission.over == 2
+    admission.set_window(math.inf, tokens=80)
+    assert admission.over == 1
+    for agent in "abc":
+        admission.pause(agent)
+    assert states(admission) == "a:in_tool b:in_tool c:parked"
+
+
+@pytest.mark.parametrize("tokens", [math.nan])
+def test_budget_that_is_no_number_is_refused_by_value(tokens: float) -> None:
+    with pytest.raises(ValueError, match="tokens must be a number of tokens, got nan"):
+        Admission().set_window(8, tokens=tokens)
+
+
+def test_agents_that_are_gone_are_let_go() -> None:
+    admission = Admission(2)
+    for number in range(1000):
+        admission.request(f"agent{number}")
+        admission.pause(f"agent{number}")
+        admission.finish(f"agent{number}")
+    assert len(admission._youngest) < 100

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from concur_agents.admission import Admission
-from concur_agents.samples import AgentState
+from concur_agents.samples import AgentState, Growth
 
 AGENTS = st.sampled_from([f"agent{number}" for number in range(12)])
 WINDOWS = st.one_of(st.integers(0, 8), st.floats(0, 8), st.just(math.inf))
+BUDGETS = st.just(math.inf) | st.integers(0, 40)
+GROWTHS = st.builds(Growth, seated=st.integers(0, 20), each=st.integers(0, 20))
 
 
 class AdmissionMachine(RuleBasedStateMachine):
@@ -21,6 +23,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     @initialize(window=WINDOWS)
     def start(self, window: float) -> None:
         self.admission = Admission(window)
+        self.weights: dict[str, int] = {}
         self.told: set[str] = set()  # who was told to generate, and has not paused, finished or withdrawn
         self.queued: list[str] = []  # who was told to wait, in order
 
@@ -44,8 +47,9 @@ class AdmissionMachine(RuleBasedStateMachine):
             # Granted at once: on a seat its family had, or on one that fits the window.
             assert self.seated() in (seats_before, seats_before + 1)
             assert self.seated() == seats_before or self.seated() <= self.limit()
+            assert self.seated() == seats_before or self.seated() == 1 or self.held() <= self.admission.tokens
         elif agent not in self.queued:
-            assert self.seated() >= self.limit()
+            assert self.seated() >= (self.limit() if self.admission.tokens == math.inf else 1)
             self.queued.append(agent)
         self.hear()
 
@@ -80,12 +84,21 @@ class AdmissionMachine(RuleBasedStateMachine):
         self.queued = [each for each in self.queued if each not in ended]
         self.hear()
 
-    @rule(window=WINDOWS)
-    def set_window(self, window: float) -> None:
+    @rule(window=WINDOWS, tokens=BUDGETS, growth=GROWTHS)
+    def set_window(self, window: float, tokens: float, growth: Growth) -> None:
         told_before = set(self.told)
-        self.admission.set_window(window)
+        self.admission.set_window(window, tokens=tokens, growth=growth)
         self.hear()
         assert told_before <= self.told, "a shrink interrupted a generation"
+
+    @rule(agent=AGENTS, tokens=st.integers(0, 20))
+    def weigh(self, agent: str, tokens: int) -> None:
+        told_before = set(self.told)
+        self.admission.weigh(agent, tokens)
+        if agent in self.admission:
+            self.weights[agent] = tokens
+        self.hear()
+        assert told_before <= self.told, "growth interrupted a generation"
 
     @precondition(lambda self: self.queued)
     @rule()
@@ -111,17 +124,25 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert {agent for agent, state in states.items() if state in waiting} == set(self.queued)
 
     @invariant()
-    def seats_exceed_the_window_only_until_a_boundary(self) -> None:
-        over = self.seated() - self.limit()
-        assert self.admission.over == max(0, over)
-        if over > 0:
-            # Every seat above the window is in mid-generation: nobody in a tool kept one above it.
-            youngest_first = self.admission.population().generating
-            assert youngest_first >= over
+    def seats_exceed_what_may_be_seated_only_until_a_boundary(self) -> None:
+        population, over = self.admission.population(), self.admission.over
+        # Every seat above is in mid-generation: nobody in a tool kept one.
+        assert population.generating >= over
+        assert population.seated - over <= max(1, self.limit())
+        if over == 0:
+            assert population.seated <= 1 or self.held() <= self.admission.tokens
+        if self.admission.tokens == math.inf:
+            assert over == max(0, population.seated - self.limit())
+
+    @invariant()
+    def what_the_seated_hold_adds_up(self) -> None:
+        self.weights = {agent: tokens for agent, tokens in self.weights.items() if agent in self.admission}
+        assert self.admission.population().held == self.held()
 
     @invariant()
     def no_seat_is_idle_while_someone_waits(self) -> None:
-        assert not self.queued or self.seated() >= self.limit()
+        if self.queued:
+            assert self.seated() >= (self.limit() if self.admission.tokens == math.inf else 1)
 
     @invariant()
     def counts_add_up(self) -> None:
@@ -132,6 +153,17 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     def seated(self) -> int:
         return self.admission.population().seated
+
+    def held(self) -> int:
+        """Tokens of every member of a family that has a seat."""
+        seated = {self.root(agent) for agent in self.told | self.in_tool()}
+        weights = {agent: tokens for agent, tokens in self.weights.items() if agent in self.admission}
+        return sum(tokens for agent, tokens in weights.items() if self.root(agent) in seated)
+
+    def root(self, agent: str) -> str:
+        while (parent := self.admission.parent(agent)) is not None and parent in self.admission:
+            agent = parent
+        return agent
 
     def limit(self) -> float:
         return max(1, math.floor(self.admission.window)) if math.isfinite(self.admission.window) else math.inf

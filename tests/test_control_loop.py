@@ -22,6 +22,7 @@ from concur_agents import (
     Population,
     ProblemEvent,
     Reason,
+    TokenBudget,
     WindowChange,
 )
 from concur_agents.testing import ManualClock, ScriptedReader
@@ -297,3 +298,32 @@ def test_every_change_is_an_event_and_comes_before_what_it_does(make_controller:
     change, *parked = events
     assert change == concur.history()[-1]
     assert len(parked) == 4
+
+
+# --- a token budget ---
+
+
+def grow(controller: Controller, agent: str, context: int) -> None:
+    """One step of the agent, which then holds so much."""
+    controller._limiter.request(agent, None)
+    controller.observe(agent, {"prompt_tokens": context, "completion_tokens": 0, "cached_tokens": 0})
+    controller.pause(agent)
+
+
+def test_a_token_budget_parks_the_youngest_as_contexts_grow(make_controller: Any) -> None:
+    reader = ScriptedReader([EngineSample(capacity_tokens=1000, running=number) for number in range(9)])
+    controller = make_controller(reader=reader, law=TokenBudget(fill=1.0))
+    for agent in "abc":
+        grow(controller, agent, 200)
+    controller.tick()
+    assert controller.stats().population.tokens == 1000
+    for agent in "abc":
+        grow(controller, agent, 300)
+    for agent in "ab":
+        grow(controller, agent, 400)
+    assert {view.agent_id: str(view.state) for view in controller.agents()} == {
+        "a": "in_tool",
+        "b": "in_tool",
+        "c": "parked",
+    }
+    assert controller.stats().population.held == 800

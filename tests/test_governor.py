@@ -10,6 +10,7 @@ import pytest
 
 from concur_agents import Clamped, ConcurLaw, Decision, EngineSample, FixedWindow, Population, Reason, Uncontrolled
 from concur_agents.governor import Governor
+from concur_agents.samples import NO_GROWTH, Growth
 
 STALE_AFTER = 30.0
 BUSY = Population(window=0, seated=10, generating=8, in_tool=2, waiting=5)
@@ -313,3 +314,39 @@ def test_reading_that_ends_a_fallback_is_not_held_against_the_window_before_it()
     assert (governor.window, governor.reason) == (4, Reason.RECOVERED)
     governor.read(reading(3), BUSY, 0, 102)
     assert (governor.window, governor.reason) == (2, Reason.CUT)
+
+
+# --- a token budget ---
+
+
+def budgeted(tokens: float, reason: Reason = Reason.FIXED) -> Decision:
+    return Decision(math.inf, reason, tokens=tokens, growth=Growth(seated=9.0))
+
+
+def test_a_budget_is_taken_as_it_is_whoever_waits() -> None:
+    governor = govern(Scripted([budgeted(100), budgeted(50), budgeted(200)]))
+    for number, tokens in enumerate((100, 50, 200)):
+        governor.read(reading(number), CALM, over=3, now=number)
+        assert (governor.window, governor.tokens, governor.growth.seated) == (math.inf, tokens, 9.0)
+
+
+def test_only_what_the_law_did_to_a_budget_is_history() -> None:
+    answers = [budgeted(100), budgeted(99), budgeted(90, Reason.CUT), budgeted(95, Reason.GROW)]
+    governor = govern(Scripted(answers, initial=math.inf))
+    for number in range(4):
+        governor.read(reading(number), BUSY, over=0, now=number)
+    assert [(change.reason, change.tokens) for change in governor.history] == [
+        (Reason.START, math.inf),
+        (Reason.CUT, 90),
+        (Reason.GROW, 95),
+    ]
+
+
+def test_the_fallback_has_no_budget_and_recovery_has_the_one_from_before() -> None:
+    governor = govern(Scripted([budgeted(100), Decision(math.inf, Reason.UNKNOWN)], initial=math.inf))
+    governor.read(reading(0), BUSY, over=0, now=0)
+    governor.missed("no answer", BUSY, STALE_AFTER + 1)
+    assert (governor.tokens, governor.growth) == (math.inf, NO_GROWTH)
+    governor._law = Scripted([budgeted(70)])
+    governor.read(reading(1), BUSY, over=0, now=STALE_AFTER + 2)
+    assert (governor.tokens, governor.reason) == (100, Reason.RECOVERED)

@@ -16,7 +16,7 @@ ROOT = Path(concur_agents.__file__).parent
 # Units of each layer, lowest first. A unit is a module or a package directly in concur_agents.
 LAYERS = [
     ["errors"],
-    ["samples", "usage", "families"],
+    ["samples", "usage", "families", "forecast"],
     ["laws", "admission", "meter", "engines"],
     ["governor", "events", "config"],
     ["turns", "eventlog"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -377,3 +378,26 @@ def test_agent_that_finishes_above_the_window_is_not_told_as_parked_after_its_en
         limiter.finish(agent, DONE)
     stream.close()
     check_lives(stream)
+
+
+def test_a_step_that_ends_weighs_its_agent_before_it_is_at_its_boundary() -> None:
+    limiter = Limiter(math.inf, ManualClock())
+    limiter.set_window(math.inf, tokens=100, new_epoch=False)
+    for agent in "ab":
+        limiter.request(agent, None)
+        limiter.observe(agent, TokenUsage(prompt=60, cached=0, output=0))
+    for agent in "ab":
+        limiter.pause(agent)
+    assert {view.agent_id: view.state for view in limiter.views()} == {
+        "a": AgentState.IN_TOOL,
+        "b": AgentState.PARKED,
+    }
+
+
+def test_agents_without_usage_weigh_nothing() -> None:
+    limiter = Limiter(math.inf, ManualClock())
+    limiter.set_window(math.inf, tokens=1, new_epoch=False)
+    for agent in "abc":
+        limiter.request(agent, None)
+        limiter.pause(agent)
+    assert {view.state for view in limiter.views()} == {AgentState.IN_TOOL}

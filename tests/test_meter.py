@@ -221,3 +221,53 @@ def test_mean_context_is_of_agents_that_are_known_and_have_one() -> None:
     assert meter.annotate(Population(window=1)).mean_context == 200
     meter.forget("a")
     assert meter.annotate(Population(window=1)).mean_context is None
+
+
+# --- sizes ---
+
+
+def test_what_contexts_hold_is_averaged_over_first_steps_growth_and_ends(meter: Meter) -> None:
+    step(meter, "b", 280, 0, 20, kept_seat=False)
+    step(meter, "a", 140, 100, 20)
+    step(meter, "b", 350, 300, 10)
+    population = seen(meter)
+    assert population.first_context == pytest.approx((100 + 300) / 2)
+    assert population.growth == pytest.approx((60 + 60) / 2)
+    meter.forget("a")
+    meter.forget("b")
+    assert meter.forecast()().remaining(100) == pytest.approx((160 + 360) / 2 - 100)
+
+
+def test_an_agent_that_drops_history_has_not_grown(meter: Meter) -> None:
+    step(meter, "a", 40, 40, 10)
+    assert seen(meter).growth == 0
+
+
+def test_later_agents_count_more_once_there_were_many() -> None:
+    meter = Meter()
+    for number in range(300):
+        step(meter, f"early{number}", 100, 0, kept_seat=False)
+    for number in range(300):
+        step(meter, f"late{number}", 200, 0, kept_seat=False)
+    first = seen(meter).first_context
+    assert first is not None
+    assert 190 < first < 200
+
+
+def test_shared_prefix_is_what_new_agents_find_of_others(meter: Meter) -> None:
+    assert seen(meter).shared_prefix == 0
+    step(meter, "b", 300, 80, 0, kept_seat=False)
+    assert seen(meter).shared_prefix == 80
+    assert meter.footprint("b") == 220
+    assert meter.footprint("a") == 20
+    assert meter.footprint("nobody") is None
+    assert meter.first_footprint == pytest.approx(200 - 80)
+
+
+def test_whether_replies_have_usage_is_known_once_a_step_has_ended() -> None:
+    meter = Meter()
+    assert seen(meter).measured is None
+    step(meter, "a", None, None, None, kept_seat=False)
+    assert seen(meter).measured is False
+    step(meter, "a", 10, None)
+    assert seen(meter).measured is True

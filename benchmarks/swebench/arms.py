@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from concur_agents.laws import ConcurLaw, FixedWindow, Law, Uncontrolled
+from concur_agents.config import load_config
+from concur_agents.laws import ConcurLaw, FixedWindow, Law, TokenBudget, Uncontrolled
 
 __all__ = ["ARMS", "Arm", "parse_arms"]
 
@@ -41,6 +42,22 @@ def fixed(argument: str) -> Law:
 
 def concur(argument: str) -> Law:
     """The paper's law; ``concur:alpha=4,beta=0.3`` changes its parameters."""
+    return _with_parameters(ConcurLaw, argument)
+
+
+def budget(argument: str) -> Law:
+    """A token budget; ``budget:fill=0.9`` changes its parameters."""
+    return _with_parameters(TokenBudget, argument)
+
+
+def config(argument: str) -> Law:
+    """The law of a configuration file, as users have it: ``config:concur.yaml``."""
+    if not argument:
+        raise ValueError("needs a file, as in config:concur.yaml")
+    return load_config(argument, engine=False).config.law.build()
+
+
+def _with_parameters(law: Callable[..., Law], argument: str) -> Law:
     parameters: dict[str, float] = {}
     for pair in filter(None, argument.split(",")):
         key, sign, value = pair.partition("=")
@@ -51,12 +68,18 @@ def concur(argument: str) -> Law:
         if not sign:
             raise ValueError(f"needs key=number, not {pair!r}")
     try:
-        return ConcurLaw(**parameters)
+        return law(**parameters)
     except TypeError:
         raise ValueError(f"has no such parameter: {', '.join(parameters)}") from None
 
 
-ARMS: dict[str, Callable[[str], Law]] = {"uncontrolled": uncontrolled, "fixed": fixed, "concur": concur}
+ARMS: dict[str, Callable[[str], Law]] = {
+    "budget": budget,
+    "concur": concur,
+    "config": config,
+    "fixed": fixed,
+    "uncontrolled": uncontrolled,
+}
 
 
 def parse_arms(text: str) -> tuple[Arm, ...]:

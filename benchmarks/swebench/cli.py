@@ -56,9 +56,9 @@ def main() -> NoReturn:
 def run(
     *,
     agents: Annotated[int, typer.Option(help="Agents in the batch.")] = DEFAULTS.agents,
-    arms: Annotated[str, typer.Option(help="Arms, in order: uncontrolled, fixed:N, concur[:alpha=2,...].")] = ",".join(
-        DEFAULTS.arms
-    ),
+    arms: Annotated[
+        str, typer.Option(help="Arms, in order: uncontrolled, fixed:N, concur[:alpha=2,...], budget, config:FILE.")
+    ] = ",".join(DEFAULTS.arms),
     framework: Annotated[str, typer.Option(help="Whose agents: langgraph or agentscope.")] = DEFAULTS.framework,
     engine: Annotated[str, typer.Option(help="embedded, or the URL of a running engine.")] = DEFAULTS.engine,
     seed: Annotated[int, typer.Option(help="The same seed is the same work.")] = DEFAULTS.seed,

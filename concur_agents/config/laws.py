@@ -16,10 +16,11 @@ from pydantic import (
 )
 
 from concur_agents.config.fields import AboveZero, Allowed, Section, Share, ShareAboveZero, Window
-from concur_agents.laws import ConcurLaw, FixedWindow, Law, Uncontrolled
+from concur_agents.laws import ConcurLaw, FixedWindow, Law, TokenBudget, Uncontrolled
 
 __all__ = [
     "LAWS",
+    "BudgetLawConfig",
     "ConcurLawConfig",
     "FixedLawConfig",
     "LawConfig",
@@ -29,7 +30,25 @@ __all__ = [
 
 _CONCUR = ConcurLaw()
 _OWN = "own"
-_NAMES = "concur, fixed, uncontrolled or package.module:Class"
+_BUDGET = TokenBudget()
+_NAMES = "budget, concur, fixed, uncontrolled or package.module:Class"
+
+
+class BudgetLawConfig(Section):
+    """A token budget."""
+
+    name: Annotated[Literal["budget"], Allowed(_NAMES)]
+    """Which law."""
+    fill: ShareAboveZero = _BUDGET.fill
+    """Share of the KV pool to fill."""
+    reserve: Share = _BUDGET.reserve
+    """Of the growth that is expected, the share to keep room for when one more is seated."""
+    low_reuse: Share = _BUDGET.low_reuse
+    """Reuse below which less of the pool is trusted to be ours."""
+
+    def build(self) -> Law:
+        """The law."""
+        return TokenBudget(fill=self.fill, reserve=self.reserve, low_reuse=self.low_reuse)
 
 
 class ConcurLawConfig(Section):
@@ -127,7 +146,8 @@ class OwnLawConfig(Section):
         return cast("Law", law)
 
 
-LAWS: dict[str, type[ConcurLawConfig | FixedLawConfig | UncontrolledLawConfig]] = {
+LAWS: dict[str, type[BudgetLawConfig | ConcurLawConfig | FixedLawConfig | UncontrolledLawConfig]] = {
+    "budget": BudgetLawConfig,
     "concur": ConcurLawConfig,
     "fixed": FixedLawConfig,
     "uncontrolled": UncontrolledLawConfig,
@@ -143,7 +163,8 @@ def _which(value: Any) -> str | None:
 
 
 LawConfig = Annotated[
-    Annotated[ConcurLawConfig, Tag("concur")]
+    Annotated[BudgetLawConfig, Tag("budget")]
+    | Annotated[ConcurLawConfig, Tag("concur")]
     | Annotated[FixedLawConfig, Tag("fixed")]
     | Annotated[UncontrolledLawConfig, Tag("uncontrolled")]
     | Annotated[OwnLawConfig, Tag(_OWN)],

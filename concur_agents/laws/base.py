@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from concur_agents.samples import EngineSample, Population, Reason
+from concur_agents.samples import NO_GROWTH, EngineSample, Growth, Population, Reason
 
 __all__ = ["Decision", "Law"]
 
@@ -19,6 +20,10 @@ class Decision:
     reason: Reason
     law: Law | None = None
     """The law that decides next time, for a law that remembers; None: the same again."""
+    tokens: float = math.inf
+    """Tokens that all seated agents may hold together; ``inf`` for no limit."""
+    growth: Growth = NO_GROWTH
+    """What they are going to grow by: a seat is granted only if its share of that fits too."""
 
 
 class Law(Protocol):

@@ -43,10 +43,11 @@ class Clamped:
         inner = self.law.decide(sample, population)
         window = self._clamp(inner.window)
         kept = window == inner.window or inner.reason in (Reason.FIXED, Reason.UNKNOWN)
-        return Decision(
-            window,
-            inner.reason if kept else Reason.CLAMPED,
-            replace(self, law=inner.law) if inner.law is not None else None,
+        return replace(
+            inner,
+            window=window,
+            reason=inner.reason if kept else Reason.CLAMPED,
+            law=replace(self, law=inner.law) if inner.law is not None else None,
         )
 
     def _clamp(self, window: float) -> float:
@@ -98,7 +99,7 @@ class Smoothed:
             hit_rate=past.hit_rate if hit_rate is None else hit_rate,
             reuse=past.reuse if reuse is None else reuse,
         )
-        return Decision(inner.window, inner.reason, successor)
+        return replace(inner, law=successor)
 
     def _average(self, now: float | None, before: float | None) -> float | None:
         # In this form a weight of 1 is exactly the newest reading, so that thresholds are met as without smoothing.

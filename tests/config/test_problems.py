@@ -17,7 +17,7 @@ KNOWN = "known: engines, law, tick, stale_after, fallback, history, identity, lo
 SEVERAL = "must be a list of one engine: several engines are not supported yet"
 ADDRESS = "an address like http://127.0.0.1:30000"
 SCHEME = "must start with http:// or https://, got 'x:1' (did you mean 'http://x:1'?)"
-LAWS = "concur, fixed, uncontrolled or package.module:Class"
+LAWS = "budget, concur, fixed, uncontrolled or package.module:Class"
 
 
 def problems(source: Any, **env: str) -> tuple[str, ...]:

@@ -17,11 +17,13 @@ from concur_agents import (
     Population,
     Reason,
     Smoothed,
+    TokenBudget,
     Uncontrolled,
 )
 
 SHARE = st.none() | st.floats(0, 1)
 COUNT = st.integers(0, 10_000)
+TOKENS = st.none() | st.floats(0, 1e9)
 WINDOW = st.floats(1, 1e6) | st.just(math.inf)
 SAMPLE = st.builds(
     EngineSample,
@@ -46,6 +48,14 @@ POPULATION = st.builds(
     reuse=SHARE,
     reports_reuse=st.booleans(),
     cold_share=SHARE,
+    measured=st.none() | st.booleans(),
+    mean_context=TOKENS,
+    first_context=TOKENS,
+    held=st.floats(0, 1e9),
+    peak=st.floats(0, 1e9),
+    horizon=st.floats(0, 1e9),
+    growth=TOKENS,
+    shared_prefix=st.floats(0, 1e6),
 )
 CONCUR = st.builds(
     ConcurLaw,
@@ -56,7 +66,15 @@ CONCUR = st.builds(
     h_thresh=st.floats(0, 1),
     start=WINDOW,
 )
-PLAIN = CONCUR | st.builds(FixedWindow, WINDOW) | st.just(Uncontrolled())
+BUDGET = st.builds(
+    TokenBudget,
+    fill=st.floats(0.01, 1),
+    reserve=st.floats(0, 1),
+    low_reuse=st.floats(0, 1),
+    start=WINDOW,
+    trust=st.floats(0.01, 1),
+)
+PLAIN = BUDGET | CONCUR | st.builds(FixedWindow, WINDOW) | st.just(Uncontrolled())
 LAWS = st.recursive(
     PLAIN,
     lambda inner: (

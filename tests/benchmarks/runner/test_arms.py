@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.swebench.arms import parse_arms
-from concur_agents.laws import ConcurLaw, FixedWindow, Uncontrolled
+from concur_agents.laws import ConcurLaw, FixedWindow, TokenBudget, Uncontrolled
 
 
 def laws(text):
@@ -16,6 +16,16 @@ def test_the_default_arms_differ_only_in_their_law():
 
 def test_parameters_stay_with_their_arm():
     assert laws("concur:alpha=4,beta=0.3,fixed:2") == [ConcurLaw(alpha=4, beta=0.3), FixedWindow(2)]
+
+
+def test_a_token_budget_is_an_arm():
+    assert laws("budget,budget:fill=0.9") == [TokenBudget(), TokenBudget(fill=0.9)]
+
+
+def test_a_configuration_file_is_an_arm(tmp_path):
+    file = tmp_path / "concur.yaml"
+    file.write_text("law: {name: concur, alpha: 4}")
+    assert laws(f"config:{file}") == [ConcurLaw(alpha=4)]
 
 
 def test_an_arm_keeps_the_name_it_was_given():
@@ -35,7 +45,7 @@ def test_a_parsed_name_parses_to_the_same_arms():
     [
         ("", "no arm given"),
         (" , ", "no arm given"),
-        ("turbo", "unknown arm 'turbo': choose from concur, fixed, uncontrolled"),
+        ("turbo", "unknown arm 'turbo': choose from budget, concur, config, fixed, uncontrolled"),
         ("alpha=4", "unknown arm 'alpha=4'"),
         ("fixed", "arm 'fixed' needs a number of agents"),
         ("fixed:many", "arm 'fixed:many' needs a number of agents"),
@@ -44,6 +54,8 @@ def test_a_parsed_name_parses_to_the_same_arms():
         ("concur:alpha", "arm 'concur:alpha' needs key=number"),
         ("concur:alpha=big", "arm 'concur:alpha=big' needs key=number"),
         ("concur:gamma=2", "arm 'concur:gamma=2' has no such parameter: gamma"),
+        ("config", "arm 'config' needs a file"),
+        ("config:nowhere.yaml", "arm 'config:nowhere.yaml' .*nowhere.yaml"),
         ("concur:beta=2", "arm 'concur:beta=2' .*beta.*2"),
         ("concur,fixed:8,concur", "arm 'concur' is given twice"),
     ],
