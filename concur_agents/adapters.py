@@ -95,7 +95,6 @@ class AgentRun:
         self._agent: Agent = controller.agent(agent_id, parent=parent)
         self._sync: SyncAgent | None = None
         self._call: ModelCall | None = None
-        self._renamed = False
 
     @property
     def agent_id(self) -> str:
@@ -121,7 +120,6 @@ class AgentRun:
             except ControllerClosedError:
                 raise
             except LifecycleError:  # another run goes on under this id
-                self._renamed = True
                 self._sync = self._begin(f"{self.agent_id}~{uuid.uuid4().hex[:8]}")
         return self
 
@@ -152,13 +150,7 @@ class AgentRun:
             self._agent.park()
 
     def suspend(self) -> None:
-        """The same, and the run ends here: the agent goes on in a later run under the same id.
-
-        A run that had to take another id than it was given ends instead: no later run has that one.
-        """
-        if self._renamed:
-            self.finish(Outcome.COMPLETED)
-            return
+        """The same, and the run ends here: the agent goes on in a later run under the same id, :attr:`agent_id`."""
         self.pause()
         with self.faults.never_fatal("park an agent"):
             (self._sync or self._agent).suspend()

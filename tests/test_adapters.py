@@ -99,14 +99,6 @@ def test_a_run_that_ends_with_a_question_goes_on_under_its_id(controller: Contro
     assert finished(controller) == {"completed": 1}
 
 
-def test_a_question_of_a_run_whose_id_nobody_will_use_ends_it(controller: Controller) -> None:
-    with AgentRun(controller, "a"), AgentRun(controller, "a", parent=None) as second:
-        second.resume_blocking()
-        second.suspend()
-    assert controller.agents() == ()
-    assert finished(controller) == {"completed": 1}
-
-
 async def test_without_a_controller_the_agent_goes_on_and_it_is_said_once(
     controller: Controller, caplog: pytest.LogCaptureFixture
 ) -> None:
