@@ -173,7 +173,7 @@ class AgentRun:
             self._call = self.step()
             try:
                 await self._call.__aenter__()
-            except BaseException:
+            except BaseException:  # cancelled or interrupted while queued: there is no call that could be paused
                 self._call = None
                 raise
 
@@ -183,7 +183,7 @@ class AgentRun:
             self._call = self.step()
             try:
                 self._call.__enter__()
-            except BaseException:
+            except BaseException:  # cancelled or interrupted while queued: there is no call that could be paused
                 self._call = None
                 raise
 

@@ -101,7 +101,7 @@ def _async_request(kind: Any, gate: _Gate) -> Any:
         await generation.call.__aenter__()
         try:
             result = await kind.request(self, cast_to, generation.prepared(self, options, **kwargs), **kwargs)
-        except BaseException:
+        except BaseException:  # an error, a cancel, an interrupt: no reply comes, so the agent is at its boundary
             generation.call.end()
             raise
         generation.replied(result)
@@ -118,7 +118,7 @@ def _request(kind: Any, gate: _Gate) -> Any:
         generation.call.__enter__()
         try:
             result = kind.request(self, cast_to, generation.prepared(self, options, **kwargs), **kwargs)
-        except BaseException:
+        except BaseException:  # an error, a cancel, an interrupt: no reply comes, so the agent is at its boundary
             generation.call.end()
             raise
         generation.replied(result)

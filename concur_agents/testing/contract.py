@@ -25,6 +25,7 @@ from concur_agents.testing.scene import Scene
 __all__ = ["AdapterContract"]
 
 _ADMITTED, _RESUMED = AgentEventKind.ADMITTED, AgentEventKind.RESUMED
+_MISSING = "implement {}(), or say in not_covered why the framework cannot pass {}"
 _BLOCKS = "a call that blocks its thread is never collected"
 
 
@@ -80,14 +81,14 @@ class AdapterContract(abc.ABC):
 
     def stream(self, scene: Scene) -> Any:
         """The same as a stream of whatever the framework yields: a generator, or an async one if ``run`` is async."""
-        raise NotImplementedError
+        raise NotImplementedError(_MISSING.format("stream", "test_abandoned_stream"))
 
     def ask(self, scene: Scene) -> Any:
         """Run until the framework hands control back to ask a person about the tool call.
 
         Return a function without arguments that says yes and runs to the end. Both are async if ``run`` is.
         """
-        raise NotImplementedError
+        raise NotImplementedError(_MISSING.format("ask", "test_nothing_is_held_while_a_person_thinks"))
 
     def last(self, text: str) -> dict[str, Any]:
         """The model's last reply, in the form of ``POST /emulator/scripts``: for frameworks that end by a tool call."""

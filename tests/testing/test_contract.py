@@ -201,3 +201,15 @@ def test_every_guarantee_has_a_title_of_one_line() -> None:
         title = getattr(AdapterContract, name).__doc__
         assert title.endswith(".")
         assert "\n" not in title
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "method"),
+    [("test_abandoned_stream", "stream"), ("test_nothing_is_held_while_a_person_thinks", "ask")],
+)
+def test_what_an_adapter_left_out_and_did_not_explain_is_named(guarantee: str, method: str) -> None:
+    class Bare(AdapterContract):
+        def run(self, scene: Any) -> None: ...
+
+    with pytest.raises(NotImplementedError, match=rf"implement {method}\(\), or say in not_covered .* {guarantee}"):
+        getattr(Bare(), guarantee)()

@@ -83,7 +83,7 @@ def _run(command: Sequence[str], output: int) -> int:
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment) as process:
         try:
             return process.wait()
-        except BaseException:
+        except BaseException:  # an interrupt above all: the program must not go on alone
             process.terminate()
             raise
 

@@ -94,7 +94,7 @@ class BubblewrapSandboxes:
         try:
             await finish(asyncio.to_thread(self._set_up))
             await self._try_python()
-        except BaseException:
+        except BaseException:  # also when cancelled: nobody will leave what was never entered
             await self.close()
             raise
         return self
@@ -115,7 +115,7 @@ class BubblewrapSandboxes:
         self._open.add(sandbox)
         try:
             await finish(sandbox.fill(workspace))
-        except BaseException:
+        except BaseException:  # also when cancelled: the caller never gets the sandbox, so nobody else closes it
             await sandbox.close()
             raise
         return sandbox
