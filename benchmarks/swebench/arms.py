@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from concur_agents.config import load_config
 from concur_agents.laws import ConcurLaw, FixedWindow, Law, TokenBudget, Uncontrolled
 
-__all__ = ["ARMS", "Arm", "parse_arms"]
+__all__ = ["ARMS", "Arm", "parse_arms", "split_arms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def parse_arms(text: str) -> tuple[Arm, ...]:
     Raises:
         ValueError: no arm, an unknown one, the same one twice, or an argument that its arm cannot read.
     """
-    arms = [_parse_arm(name) for name in _split(text)]
+    arms = [_parse_arm(name) for name in split_arms(text)]
     if not arms:
         raise ValueError("no arm given: name at least one, as in --arms uncontrolled,concur")
     names = [arm.name for arm in arms]
@@ -97,7 +97,7 @@ def parse_arms(text: str) -> tuple[Arm, ...]:
     return tuple(arms)
 
 
-def _split(text: str) -> list[str]:
+def split_arms(text: str) -> list[str]:
     """Split at commas, but leave ``key=value`` with the arm before it."""
     names: list[str] = []
     for piece in filter(None, (piece.strip() for piece in text.split(","))):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from concur_agents.emulator.request import FinishReason, Request
 from concur_agents.emulator.results import StepResult
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 QUANTUM_S = 0.002
 """Loop seconds that decode steps may be taken together: a wake-up costs about 0.1 ms, an arrival waits at most this."""
+MOMENT_S = 1e-6
+"""Loop seconds that the driver of a virtual loop stands back, so that all who were woken at one time act in it."""
 
 
 class Generation:
@@ -62,17 +64,22 @@ class Driver:
     Args:
         scheduler: the engine; nobody else may step it.
         speedup: engine seconds per loop second, above 0.
+        until_next: of a loop with virtual time, the loop seconds until something else may happen. Decode steps are
+            then taken together up to there: nobody can arrive before.
 
     Raises:
         ValueError: when the speed-up cannot be.
     """
 
-    def __init__(self, scheduler: Scheduler, *, speedup: float = 1.0) -> None:
+    def __init__(
+        self, scheduler: Scheduler, *, speedup: float = 1.0, until_next: Callable[[], float] | None = None
+    ) -> None:
         if not 0 < speedup < float("inf"):
             raise ValueError(f"speedup must be positive and finite, got {speedup}")
         self.scheduler = scheduler
         self.speedup = speedup
         self.paused = False
+        self._until_next = until_next
         self.behind_s = 0.0
         """Most loop seconds the engine has been late so far: the host is too slow for the speed-up."""
         self._live: dict[Request, Generation] = {}
@@ -159,8 +166,12 @@ class Driver:
     async def _work(self) -> None:
         scheduler = self.scheduler
         while not self.paused:
+            together = QUANTUM_S
+            if self._until_next is not None:
+                await asyncio.sleep(MOMENT_S)
+                together = max(QUANTUM_S, self._until_next())
             lag = self.now() - scheduler.clock_s
-            result = scheduler.step(limit_s=max(QUANTUM_S * self.speedup, lag))
+            result = scheduler.step(limit_s=max(together * self.speedup, lag))
             delay = (scheduler.clock_s - self.now()) / self.speedup
             self.behind_s = max(self.behind_s, -delay)
             await asyncio.sleep(max(delay, 0.0))

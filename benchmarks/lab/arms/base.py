@@ -1,0 +1,57 @@
+"""What an arm is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.lab.batch import Batch
+from benchmarks.lab.clock import Loop
+from benchmarks.lab.engines import Engine
+from benchmarks.lab.gate import ControllerGate, Gate
+from benchmarks.lab.reading import SchedulerReader
+from concur_agents import Controller
+from concur_agents.emulator import Scheduler
+from concur_agents.laws import Law
+
+__all__ = ["Arm", "Scene", "law_arm"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What an arm may know of the cell it is in. Only references look at the batch, which nobody could know."""
+
+    batch: Batch
+    engine: Engine
+    scheduler: Scheduler
+    loop: Loop
+    tick_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way of running a batch."""
+
+    name: str
+    """As the user wrote it."""
+    gate: Callable[[Scene], Gate]
+    """Built on the loop, anew for each cell."""
+    flags: Callable[[Engine], Engine] = lambda engine: engine
+    """What it changes of the engine."""
+
+
+def law_arm(name: str, law: Callable[[], Law], flags: Callable[[Engine], Engine] = lambda engine: engine) -> Arm:
+    """An arm in which the real controller asks a law."""
+
+    def gate(scene: Scene) -> Gate:
+        return ControllerGate(
+            Controller(
+                SchedulerReader(scene.scheduler),
+                law=law(),
+                tick=scene.tick_s,
+                clock=scene.loop.time,
+                background=False,
+            )
+        )
+
+    return Arm(name, gate, flags)
