@@ -87,13 +87,15 @@ class _Cell:
         gate = self._make_gate()
         ticking = asyncio.ensure_future(self._tick(gate))
         numbers = {plan.agent_id: number for number, plan in enumerate(self._batch.plans)}
-        for wave, plans in enumerate(self._batch.waves):
-            if wave:
-                await self._update_weights()
-            await asyncio.gather(*(self._live(gate, plan, numbers[plan.agent_id], wave) for plan in plans))
-        makespan = self._loop.time()
-        ticking.cancel()
-        gate.close()
+        try:
+            for wave, plans in enumerate(self._batch.waves):
+                if wave:
+                    await self._update_weights()
+                await asyncio.gather(*(self._live(gate, plan, numbers[plan.agent_id], wave) for plan in plans))
+        finally:
+            makespan = self._loop.time()
+            ticking.cancel()
+            gate.close()
         stats = self._scheduler.stats
         return Result(
             makespan_s=makespan,
@@ -131,7 +133,10 @@ class _Cell:
                         tokens[split:end],
                         max_new_tokens=max(step.output, MOST_NEW),
                     )
-                    await self._driver.submit(request).done.wait()
+                    try:
+                        await self._driver.submit(request).done.wait()
+                    except (TooLongError, QueueFullError):
+                        break
                     generation.observe(TokenUsage(prompt=step.prompt, cached=request.cached_tokens, output=request.out))
                 if request.finish_reason is not FinishReason.STOP:
                     break
