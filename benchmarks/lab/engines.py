@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from benchmarks.lab.reading import SchedulerReader
 from concur_agents.emulator import CostModel, EngineConfig, Scheduler
 from concur_agents.emulator.presets import get_preset
+from concur_agents.engines import EngineReader
 
 __all__ = ["ENGINES", "Engine", "get_engine"]
 
@@ -21,6 +23,8 @@ class Engine:
     cost: CostModel
     build: Callable[[EngineConfig, CostModel], Scheduler] = Scheduler
     """Which scheduler runs it."""
+    reader: Callable[[Scheduler], EngineReader] = SchedulerReader
+    """What reads that scheduler's metrics."""
 
     def scheduler(self) -> Scheduler:
         """A fresh one with an empty cache."""

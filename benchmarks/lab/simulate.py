@@ -79,7 +79,13 @@ class _Cell:
         self._batch, self._loop, self._tick_s = batch, loop, tick_s
         self._scheduler: Scheduler = engine.scheduler()
         self._driver = Driver(self._scheduler, until_next=loop.until_next)
-        scene = Scene(batch=batch, engine=engine, scheduler=self._scheduler, loop=loop, tick_s=tick_s)
+        scene = Scene(
+            batch=batch,
+            reader=engine.reader(self._scheduler),
+            clock=loop.time,
+            capacity_tokens=engine.config.max_total_tokens,
+            tick_s=tick_s,
+        )
         self._make_gate = partial(arm.gate, scene)
         self._results: list[AgentResult] = []
 

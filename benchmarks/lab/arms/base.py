@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.lab.batch import Batch
-from benchmarks.lab.clock import Loop
 from benchmarks.lab.engines import Engine
 from benchmarks.lab.gate import ControllerGate, Gate
-from benchmarks.lab.reading import SchedulerReader
 from concur_agents import Controller
-from concur_agents.emulator import Scheduler
+from concur_agents.engines import EngineReader
 from concur_agents.laws import Law
 
 __all__ = ["Arm", "Scene", "law_arm"]
@@ -19,13 +17,18 @@ __all__ = ["Arm", "Scene", "law_arm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What an arm may know of the cell it is in. Only references look at the batch, which nobody could know."""
+    """What an arm may know of the cell it is in. The same on the lab's engine and on a real one."""
 
     batch: Batch
-    engine: Engine
-    scheduler: Scheduler
-    loop: Loop
+    """What the agents are going to do. Only references look ahead in it; a proxy sees each request as it comes."""
+    reader: EngineReader
+    """Reads the engine's metrics."""
+    clock: Callable[[], float]
+    """Seconds; monotonic."""
+    capacity_tokens: int
+    """The engine's KV pool."""
     tick_s: float = 1.0
+    """Seconds between two calls of ``Gate.tick``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,10 @@ def law_arm(name: str, law: Callable[[], Law], flags: Callable[[Engine], Engine]
     def gate(scene: Scene) -> Gate:
         return ControllerGate(
             Controller(
-                SchedulerReader(scene.scheduler),
+                scene.reader,
                 law=law(),
                 tick=scene.tick_s,
-                clock=scene.loop.time,
+                clock=scene.clock,
                 background=False,
             )
         )
