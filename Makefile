@@ -10,8 +10,10 @@ ADAPTERS := $(patsubst integrations/%/tox.toml,adapter-%,$(wildcard integrations
 # verl needs torch: a gigabyte and minutes, so it is tested by "make contract" and by its own target only.
 LARGE    := adapter-concur-agents-verl
 RECORD   := $(CURDIR)/.cache/contract.jsonl
+LAB_SMALL := .cache/lab.jsonl
+LAB_FULL  := runs/lab.jsonl
 
-.PHONY: help bench bench-fits bench-frameworks bench-mini-swe-agent bench-overhead bench-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
+.PHONY: help bench bench-fits bench-frameworks bench-mini-swe-agent bench-overhead bench-real lab lab-full test adapters contract lint format setup sandbox clean $(ADAPTERS)
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -34,6 +36,17 @@ bench-frameworks: setup sandbox  ## the same agents in LangGraph and in AgentSco
 bench-mini-swe-agent: setup sandbox  ## mini-swe-agent's own batch runner, with and without Concur
 	@$(BIN)/tox run --quiet --notest -c integrations/concur-agents-mini-swe-agent/tox.toml -e bench
 	@integrations/concur-agents-mini-swe-agent/.tox/bench/bin/python -m benchmarks.mini_swe_agent run $(ARGS)
+
+lab: setup  ## a small grid of the lab, in virtual time: the laws against no control and every cap (2 minutes)
+	@mkdir -p .cache && rm -f $(LAB_SMALL)
+	@$(BIN)/python -m benchmarks.lab run --json $(LAB_SMALL) --seeds 1 --agents 24 --engines qwen3-32b-tp2 \
+	  --workloads swe,coding-sessions,no-shared-prefix,distill,fits --arms uncontrolled,fixed:sweep,concur,budget $(ARGS) \
+	  || [ $$? = 1 ]  # a cell failed: the report names it
+	@$(BIN)/python -m benchmarks.lab report $(LAB_SMALL) --brief
+
+lab-full: setup  ## all of the lab's grid: hours, it says how many, and goes on where it was stopped (runs/lab.jsonl)
+	@$(BIN)/python -m benchmarks.lab run --json $(LAB_FULL) $(ARGS) || [ $$? = 1 ]
+	@$(BIN)/python -m benchmarks.lab report $(LAB_FULL)
 
 test: setup sandbox lint  ## everything that must hold before a change lands
 	@$(BIN)/pytest $(ARGS)

@@ -12,7 +12,8 @@ from benchmarks.lab.clock import Loop
 from benchmarks.lab.engines import Engine
 from benchmarks.lab.gate import Gate
 from concur_agents import TokenUsage
-from concur_agents.emulator import FinishReason, QueueFullError, Request, Scheduler, TooLongError
+from concur_agents.emulator import FinishReason, QueueFullError, Request, TooLongError
+from concur_agents.emulator.core import EngineCore
 from concur_agents.emulator.driver import Driver
 from concur_agents.emulator.radix import TOKEN_BYTES
 
@@ -77,7 +78,7 @@ def simulate(batch: Batch, engine: Engine, arm: Arm, *, tick_s: float = 1.0) -> 
 class _Cell:
     def __init__(self, batch: Batch, engine: Engine, arm: Arm, loop: Loop, tick_s: float) -> None:
         self._batch, self._loop, self._tick_s = batch, loop, tick_s
-        self._scheduler: Scheduler = engine.scheduler()
+        self._scheduler: EngineCore = engine.scheduler()
         self._driver = Driver(self._scheduler, until_next=loop.until_next)
         scene = Scene(
             batch=batch,

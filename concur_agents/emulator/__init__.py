@@ -8,6 +8,7 @@ from __future__ import annotations
 from concur_agents.emulator.config import EngineConfig
 from concur_agents.emulator.cost import CostModel
 from concur_agents.emulator.embed import Emulator
+from concur_agents.emulator.hicache import HiCacheConfig
 from concur_agents.emulator.presets import PRESETS, Preset
 from concur_agents.emulator.request import FinishReason, Request
 from concur_agents.emulator.results import QueueFullError, StepKind, StepResult, TooLongError
@@ -20,6 +21,7 @@ __all__ = [
     "Emulator",
     "EngineConfig",
     "FinishReason",
+    "HiCacheConfig",
     "Preset",
     "QueueFullError",
     "Request",

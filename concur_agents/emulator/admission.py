@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from concur_agents.emulator.config import EngineConfig
-from concur_agents.emulator.radix import TOKEN_BYTES, Node, RadixCache
+from concur_agents.emulator.radix import TOKEN_BYTES, Found, RadixCache
 from concur_agents.emulator.request import Request
 
 __all__ = ["PrefillPlan", "plan_prefill"]
@@ -36,8 +36,12 @@ class PrefillPlan:
     """Nobody else can join until a running request leaves."""
     new: int = 0
     hits: int = 0
+    host_hits: int = 0
+    """Of the hits, what came from host memory; tokens of retracted requests are left out here."""
     new_again: int = 0
     hits_again: int = 0
+    loaded: int = 0
+    """Tokens that this pass waits for, from host memory."""
 
 
 def plan_prefill(
@@ -65,9 +69,9 @@ def plan_prefill(
         if plan.full:
             break
         tokens = request.tokens()
-        request.prefix, node = cache.match(tokens, len(tokens) // TOKEN_BYTES - 1)
-        request.protected = request.prefix
-        verdict = budget.take(plan, request, node)
+        found = cache.find(tokens, len(tokens) // TOKEN_BYTES - 1)
+        request.prefix = request.protected = found.tokens
+        verdict = budget.take(plan, request, found)
         if verdict is not _Verdict.GO_ON:
             if verdict is _Verdict.NO_MEMORY:
                 plan.full = bool(plan.requests or running)
@@ -115,33 +119,51 @@ class _Budget:
             plan.chunked = request
         self._join(plan, request, hits=0, reserve=0 if cut else min(request.max_new_tokens, CLIP_NEW_TOKENS))
 
-    def take(self, plan: PrefillPlan, request: Request, node: Node) -> _Verdict:
-        """Let a request from the queue join, whole or cut, if it fits. Its ``prefix`` ends on ``node``."""
-        extend = request.prompt_tokens + request.out - request.prefix
-        still = min(max(request.max_new_tokens - request.out, 0), CLIP_NEW_TOKENS)
+    def take(self, plan: PrefillPlan, request: Request, found: Found) -> _Verdict:
+        """Let a request from the queue join, whole or cut, if it fits. Its ``prefix`` is what the pool has of it."""
         # The lock keeps the candidate's own prefix out of what could be evicted for it.
+        node = found.node
         self._cache.lock(node)
-        if extend + still + self._page >= self._cache.reclaimable - self._reserved:
+        shape = self._shape(plan, request, found.tokens + found.host)
+        if found.host and not isinstance(shape, _Verdict):
+            if self._cache.load(found) and found.deepest is not None:
+                self._cache.lock(found.deepest)
+                self._cache.unlock(node)
+                node = found.deepest
+                request.prefix = request.protected = found.tokens + found.host
+                plan.loaded += found.host
+                if not request.retractions:
+                    request.host_tokens = found.host
+                    plan.host_hits += found.host
+            else:
+                shape = self._shape(plan, request, found.tokens)
+        if isinstance(shape, _Verdict):
             self._cache.unlock(node)
-            return _Verdict.NO_MEMORY
-        paged = self._ceil(extend)
-        cut = False
-        if self._chunk_left is not None and paged > self._chunk_left:
-            cut = True
-            end = (request.prefix + self._chunk_left // self._page * self._page) // self._page * self._page
-            extend = end - request.prefix
-        over = self._chunk_left is None and plan.requests and paged >= self._input_left
-        if extend <= 0 or over:
-            self._cache.unlock(node)
-            return _Verdict.PASS_FULL
+            return shape
         request.node = node
-        request.extend_end = request.prefix + extend
+        request.extend_end, cut = shape
         if cut:
             plan.chunked = request
         self._join(
             plan, request, hits=request.prefix, reserve=0 if cut else min(request.max_new_tokens, CLIP_NEW_TOKENS)
         )
         return self.verdict()
+
+    def _shape(self, plan: PrefillPlan, request: Request, start: int) -> tuple[int, bool] | _Verdict:
+        """Where this pass ends for a request of which ``start`` tokens are computed, and whether that cuts it."""
+        length = request.prompt_tokens + request.out
+        still = min(max(request.max_new_tokens - request.out, 0), CLIP_NEW_TOKENS)
+        # What is to come from host memory takes slots too: only what the pool already has counts as there.
+        if length - request.prefix + still + self._page >= self._cache.reclaimable - self._reserved:
+            return _Verdict.NO_MEMORY
+        paged = self._ceil(length - start)
+        end = length
+        if self._chunk_left is not None and paged > self._chunk_left:
+            end = (start + self._chunk_left // self._page * self._page) // self._page * self._page
+        over = self._chunk_left is None and plan.requests and paged >= self._input_left
+        if end <= start or over:
+            return _Verdict.PASS_FULL
+        return end, end < length
 
     def _join(self, plan: PrefillPlan, request: Request, *, hits: int, reserve: int) -> None:
         extend = request.extend_end - request.prefix

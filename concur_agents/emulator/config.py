@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from concur_agents.emulator.hicache.config import HiCacheConfig
+
 __all__ = ["EngineConfig"]
 
 SMALLEST = 8  # tokens: room for a prompt of one beside the 5 that are kept free (see max_prompt_tokens)
@@ -35,6 +37,8 @@ class EngineConfig:
     """Scales how much of a request's output length admission reserves at first (0.7 of it at 1.0)."""
     decode_log_interval: int = 40
     """Decode steps between two updates of the gauges."""
+    hicache: HiCacheConfig | None = None
+    """The cache's tier in host memory (``--enable-hierarchical-cache``); None for none."""
 
     def __post_init__(self) -> None:
         if self.page_size < 1:

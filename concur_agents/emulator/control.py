@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from concur_agents.emulator.hicache import HiCacheConfig
 from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.scripts import ScriptedReply
 from concur_agents.emulator.service import Service
@@ -71,6 +72,15 @@ async def models(request: Request) -> Response:
     )
 
 
+def _host_flags(hicache: HiCacheConfig | None) -> dict[str, object]:
+    shown = hicache or HiCacheConfig()
+    return {
+        "enable_hierarchical_cache": hicache is not None,
+        "hicache_ratio": shown.ratio,
+        "hicache_write_policy": shown.write_policy,
+    }
+
+
 async def server_info(request: Request) -> Response:
     """The fields of SGLang's that say something here, and the emulator's own under ``emulator``."""
     service = _service(request)
@@ -89,6 +99,7 @@ async def server_info(request: Request) -> Response:
             "schedule_conservativeness": engine.schedule_conservativeness,
             "page_size": engine.page_size,
             "radix_eviction_policy": "lru",
+            **_host_flags(engine.hicache),
             "enable_cache_report": config.enable_cache_report,
             "enable_metrics": config.enable_metrics,
             "decode_log_interval": engine.decode_log_interval,

@@ -25,6 +25,10 @@ class CostModel:
 
         decode_base_s + b * decode_seq_s + t * decode_token_s
 
+    With a host tier (``hicache``), a token's way from host memory to the cards takes ``load_token_s`` and its way back
+    ``backup_token_s``, each in a direction of its own of each card's own link; ``token_link_bytes`` is what crosses
+    each of these links for a token. Layers are loaded one after the other while those before them compute.
+
     Raises:
         ValueError: naming the field and its value.
     """
@@ -37,6 +41,12 @@ class CostModel:
     decode_base_s: float
     decode_seq_s: float = 0.0
     decode_token_s: float = 0.0
+    load_token_s: float = 0.0
+    backup_token_s: float = 0.0
+    token_link_bytes: float = 0.0
+    """Only counted."""
+    layers: float = 1.0
+    """At least 1; 1 is no overlap of loading and computing."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -47,6 +57,8 @@ class CostModel:
                 raise ValueError(f"{field.name} must be finite and at least 0, got {value}")
         if self.decode_base_s + self.decode_seq_s <= 0:
             raise ValueError(f"decode_base_s must be positive where decode_seq_s is 0, got {self.decode_base_s}")
+        if self.layers < 1:
+            raise ValueError(f"layers must be at least 1, got {self.layers}")
 
     def prefill_s(self, batch: Iterable[tuple[int, int]]) -> float:
         """Seconds to prefill a batch of ``(new tokens, tokens already in the cache)``."""
@@ -59,6 +71,15 @@ class CostModel:
     def decode_s(self, sequences: int, tokens: int) -> float:
         """Seconds of one decode step of ``sequences`` requests that hold ``tokens`` tokens together."""
         return self.decode_base_s + sequences * self.decode_seq_s + tokens * self.decode_token_s
+
+    def loading_s(self, prefill_s: float, loaded: int) -> float:
+        """Seconds of a prefill pass of ``prefill_s`` that also waits for ``loaded`` tokens from host memory.
+
+        Their load is one operation for the whole pass, so requests share the link; a layer computes once it is there.
+        The slower of the two sets the pace, and the other adds its first or last layer.
+        """
+        load_s = loaded * self.load_token_s
+        return max(prefill_s, load_s) + min(prefill_s, load_s) / self.layers
 
     @classmethod
     def load(cls, path: str | Path) -> CostModel:

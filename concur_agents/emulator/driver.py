@@ -11,9 +11,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 
+from concur_agents.emulator.core import EngineCore
 from concur_agents.emulator.request import FinishReason, Request
 from concur_agents.emulator.results import StepResult
-from concur_agents.emulator.scheduler import Scheduler
 
 __all__ = ["Driver", "Generation"]
 
@@ -72,7 +72,7 @@ class Driver:
     """
 
     def __init__(
-        self, scheduler: Scheduler, *, speedup: float = 1.0, until_next: Callable[[], float] | None = None
+        self, scheduler: EngineCore, *, speedup: float = 1.0, until_next: Callable[[], float] | None = None
     ) -> None:
         if not 0 < speedup < float("inf"):
             raise ValueError(f"speedup must be positive and finite, got {speedup}")
@@ -91,7 +91,7 @@ class Driver:
         """Queue a request at this moment.
 
         Raises:
-            TooLongError, QueueFullError: as :meth:`Scheduler.submit`.
+            TooLongError, QueueFullError: as :meth:`EngineCore.submit`.
         """
         now = self.now()
         if self.scheduler.idle:
@@ -109,7 +109,7 @@ class Driver:
         return any(request.rid == rid for request in self._live)
 
     def abort(self, rid: str = "", *, everything: bool = False) -> None:
-        """End requests by the start of their name, or all (see :meth:`Scheduler.abort`)."""
+        """End requests by the start of their name, or all (see :meth:`EngineCore.abort`)."""
         for request in self.scheduler.abort(rid, everything=everything):
             self._deliver_end(request)
 

@@ -134,7 +134,12 @@ def _meta(answer: Answer, out: int, received: float) -> dict[str, Any]:
         "reasoning_tokens": 0,
         "completion_tokens": out,
         "cached_tokens": request.cached_tokens,
-        "cached_tokens_details": {"device": request.cached_tokens, "host": 0} if request.cached_tokens else None,
+        "cached_tokens_details": {
+            "device": request.cached_tokens - request.host_tokens,
+            "host": request.host_tokens,
+        }
+        if request.cached_tokens
+        else None,
         "dp_rank": None,
         "request_received_ts": received,
     }

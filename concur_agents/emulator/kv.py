@@ -26,11 +26,12 @@ class KvBook:
 
     def checkpoint(self, request: Request, up_to: int) -> None:
         """Publish the request's first ``up_to`` tokens in the tree and move its lock there."""
-        known, node = self.cache.insert(request.tokens(up_to))
+        known, node = self.cache.insert(request.tokens(up_to), request.inserted)
         whole = up_to // self._page * self._page
         if 0 < request.prompt_tokens // self._page * self._page < whole:
             # SGLang cuts the path at the prompt's end, so that the output can be evicted without the prompt.
-            self.cache.insert(request.prompt)
+            self.cache.insert(request.prompt, request.prompt_tokens)
+        request.inserted = max(request.inserted, whole)
         self.cache.release(max(0, known - request.protected))  # somebody inserted the same before: duplicates
         self.cache.lock(node)
         if request.node is not None:
@@ -46,4 +47,4 @@ class KvBook:
         self.cache.release(self.pages(request.kv_tokens) - request.protected)
         self.cache.unlock(request.node)
         request.node = None
-        request.kv_tokens = request.protected = request.prefix = 0
+        request.kv_tokens = request.protected = request.prefix = request.inserted = 0

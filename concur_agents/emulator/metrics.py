@@ -14,10 +14,13 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from concur_agents.emulator.hicache import HostedCache, WritePolicy
 from concur_agents.emulator.scheduler import Scheduler
 from concur_agents.emulator.stats import Histogram
 
 __all__ = ["MetricsPage"]
+
+CACHE_LABELS = {"cache_type": "UnifiedRadixCache", "dp_rank": "0", "pp_rank": "0", "tp_rank": "0"}
 
 
 class MetricsPage(Collector):
@@ -45,6 +48,7 @@ class MetricsPage(Collector):
         yield from self._constants()
         yield from self._gauges()
         yield from self._counters()
+        yield from self._host()
         yield from self._ended()
 
     def _constants(self) -> Iterable[Metric]:
@@ -84,8 +88,8 @@ class MetricsPage(Collector):
             "mode",
             {
                 "input": stats.effective_input,
-                "device_hit": stats.effective_hits,
-                "host_hit": 0,
+                "device_hit": stats.effective_hits - stats.effective_host_hits,
+                "host_hit": stats.effective_host_hits,
                 "storage_hit": 0,
             },
         )
@@ -113,8 +117,30 @@ class MetricsPage(Collector):
             ):
                 yield self._count(name, "Of requests thrown out for want of memory.", value, self._rank)
         if evicted := self._scheduler.cache.evicted_total:
-            labels = {"cache_type": "UnifiedRadixCache", "dp_rank": "0", "pp_rank": "0", "tp_rank": "0"}
-            yield self._count("evicted_tokens_total", "Tokens evicted from the cache.", evicted, labels)
+            yield self._count("evicted_tokens_total", "Tokens evicted from the cache.", evicted, CACHE_LABELS)
+
+    def _host(self) -> Iterable[Metric]:
+        """What a server with HiCache shows besides."""
+        cache, config = self._scheduler.cache, self._scheduler.config.hicache
+        if not isinstance(cache, HostedCache) or config is None:
+            return
+        gauges, bytes_each = self._scheduler.stats.gauges, self._scheduler.cost.token_link_bytes
+        yield self._gauge("hicache_host_used_tokens", "Tokens in host memory.", gauges.host_used)
+        yield self._gauge("hicache_host_total_tokens", "Size of the host pool in tokens.", cache.host_capacity)
+        dropped = {"host_pressure": 0}  # of write-back, which is not there
+        if config.write_policy is WritePolicy.WRITE_THROUGH:
+            dropped["write_through_unbacked_eviction"] = cache.dropped_total
+        labels = {"pool": "kv", **CACHE_LABELS}
+        yield self._counter(
+            "hicache_dropped_tokens_total", "Tokens evicted without a copy in host memory.", "reason", dropped, labels
+        )
+        for name, tokens, text in (
+            ("hicache_backup", cache.backed_up_total, "copied to host memory"),
+            ("load_back", cache.loaded_total, "loaded back from host memory"),
+        ):
+            if tokens:
+                yield self._count(f"{name}_tokens_total", f"Tokens {text}.", tokens, labels)
+                yield self._count(f"{name}_bytes_total", f"Bytes {text}.", tokens * bytes_each, CACHE_LABELS)
 
     def _ended(self) -> Iterable[Metric]:
         stats = self._scheduler.stats
@@ -142,9 +168,13 @@ class MetricsPage(Collector):
                 self._engine,
             )
         if stats.cached_tokens:
-            labels = {"cache_source": "device", **self._engine}
-            yield self._count(
-                "cached_tokens_total", "Cached prompt tokens of ended requests.", stats.cached_tokens, labels
+            sources = {"device": stats.cached_tokens - stats.cached_host_tokens, "host": stats.cached_host_tokens}
+            yield self._counter(
+                "cached_tokens_total",
+                "Cached prompt tokens of ended requests.",
+                "cache_source",
+                {source: tokens for source, tokens in sources.items() if tokens},
+                self._engine,
             )
         if stats.aborted_requests:
             yield self._count("num_aborted_requests_total", "Aborts asked for.", stats.aborted_requests, self._engine)

@@ -30,6 +30,11 @@ class Preset:
 
 
 H100_BF16, H100_FP8, H100_BYTES_S, H100_BYTES = 989e12, 1979e12, 3.35e12, 85.5e9
+# Host memory: a PCIe 5.0 x16 link of its own per card and direction, 63 GB/s by the specification and 54 measured with
+# large copies (on an H20). HiCache moves rows of one token and layer, which are small: 28 GB/s were measured at 656
+# bytes (SGLang pull request 37231, H20). The paper's Figure 1 has eight loads of 6.67 GB in 1.1 s, 48 GB/s on one link.
+HOST_BYTES_S = 45e9
+LAPTOP_HOST_BYTES_S = 12e9  # PCIe 4.0 x8, 16 GB/s by the specification
 STATIC = 0.87  # share of the card SGLang gives to weights and KV on an 80 GB card (--mem-fraction-static)
 
 # Qwen3-32B: 64 layers, 64 query heads, 8 KV heads, head_dim 128, bf16; 32.8e9 parameters, 31.2e9 of them not in
@@ -53,6 +58,10 @@ def _qwen3_32b(tp: int, gemm_share: float, allreduce_s: float) -> Preset:
             decode_base_s=QWEN_WEIGHTS / (tp * H100_BYTES_S * 0.7) + 2 * 64 * allreduce_s,  # 2 all-reduces a layer
             decode_seq_s=QWEN_TOKEN_FLOP / (tp * H100_BF16 * 0.6),  # GEMMs and sampling of one more row
             decode_token_s=QWEN_KV / (tp * H100_BYTES_S * 0.6),  # paged reads reach about 60% of the bandwidth
+            load_token_s=QWEN_KV / (tp * HOST_BYTES_S),  # each card has its heads in its own part of host memory
+            backup_token_s=QWEN_KV / (tp * HOST_BYTES_S),
+            token_link_bytes=QWEN_KV / tp,
+            layers=64,
         ),
         config=EngineConfig(max_total_tokens=pool, context_length=131_072, chunked_prefill_size=8192),
     )
@@ -81,6 +90,10 @@ def _deepseek_v3() -> Preset:
             decode_base_s=weights / (tp * H100_BYTES_S * 0.6) + 2 * 61 * 40e-6,
             decode_seq_s=token_flop / (tp * H100_FP8 * 0.3),
             decode_token_s=kv / (H100_BYTES_S * 0.6),
+            load_token_s=kv / HOST_BYTES_S,  # the whole latent to every card
+            backup_token_s=kv / HOST_BYTES_S,
+            token_link_bytes=kv,
+            layers=61,
         ),
         config=EngineConfig(max_total_tokens=pool, context_length=131_072, chunked_prefill_size=8192),
     )
@@ -100,6 +113,10 @@ def _laptop() -> Preset:
             decode_base_s=weights / (bandwidth * 0.8),
             decode_seq_s=2 * 3.6e9 / (flop * 0.6),
             decode_token_s=kv / (bandwidth * 0.7),
+            load_token_s=kv / LAPTOP_HOST_BYTES_S,
+            backup_token_s=kv / LAPTOP_HOST_BYTES_S,
+            token_link_bytes=kv,
+            layers=36,
         ),
         # 16e9 bytes, less the weights and 2.5e9 for activations and the desktop, hold 37k tokens; a round 32k.
         config=EngineConfig(max_total_tokens=32_768, context_length=32_768, chunked_prefill_size=2048),
@@ -122,6 +139,10 @@ def _laptop_8b() -> Preset:
             decode_base_s=weights / (bandwidth * 0.8),
             decode_seq_s=token_flop / (flop * 0.6),
             decode_token_s=kv / (bandwidth * 0.7),
+            load_token_s=kv / LAPTOP_HOST_BYTES_S,
+            backup_token_s=kv / LAPTOP_HOST_BYTES_S,
+            token_link_bytes=kv,
+            layers=36,
         ),
         # 16e9 bytes, less the weights and 2.5e9 for activations and the desktop, hold 54k tokens.
         config=EngineConfig(max_total_tokens=54_000, context_length=32_768, chunked_prefill_size=2048),

@@ -17,8 +17,9 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Iterable
+from typing import NamedTuple
 
-__all__ = ["TOKEN_BYTES", "Node", "RadixCache", "pack", "unpack"]
+__all__ = ["TOKEN_BYTES", "Found", "Node", "RadixCache", "pack", "unpack"]
 
 TOKEN_BYTES = 4
 """Bytes per token id in a packed sequence; ids are unsigned 32-bit numbers."""
@@ -37,7 +38,18 @@ def unpack(tokens: bytes) -> list[int]:
 class Node:
     """A run of tokens in the tree. ``tokens`` is packed; ``locks`` counts running requests at or below it."""
 
-    __slots__ = ("children", "last_access", "locks", "offered", "parent", "tokens")
+    __slots__ = (
+        "children",
+        "hits",
+        "last_access",
+        "locks",
+        "offered",
+        "on_device",
+        "on_host",
+        "parent",
+        "resident_children",
+        "tokens",
+    )
 
     def __init__(self, tokens: bytes, parent: Node | None, last_access: int) -> None:
         self.tokens = tokens
@@ -46,10 +58,30 @@ class Node:
         self.locks = 0
         self.last_access = last_access
         self.offered = False
-        """Whether the heap of possible victims has an entry for it."""
+        """Whether a heap of possible victims has an entry for it."""
+        # What follows means something only where there is a host tier (see hicache).
+        self.on_device = True
+        self.on_host = False
+        self.hits = 0
+        """Requests that have inserted it."""
+        self.resident_children = 0
+        """Children on the device."""
 
     def __len__(self) -> int:
         return len(self.tokens) // TOKEN_BYTES
+
+
+class Found(NamedTuple):
+    """A cached prefix."""
+
+    tokens: int
+    """So many tokens of it are in the pool."""
+    node: Node
+    """Where those end."""
+    host: int = 0
+    """So many more are in host memory."""
+    deepest: Node | None = None
+    """Where those end; None where there are none."""
 
 
 class RadixCache:
@@ -103,6 +135,15 @@ class RadixCache:
 
         Splits a node when the match ends inside it, and renews the recency of the whole path.
         """
+        found = self.find(tokens, limit)
+        return found.tokens, found.node
+
+    def find(self, tokens: bytes, limit: int | None = None) -> Found:
+        """As :meth:`match`, and what host memory has beyond."""
+        size, node = self._walk(tokens, limit)
+        return Found(size, node)
+
+    def _walk(self, tokens: bytes, limit: int | None) -> tuple[int, Node]:
         end = self._aligned(len(tokens) if limit is None else min(len(tokens), limit * TOKEN_BYTES))
         node, offset = self.root, 0
         width = self.page_size * TOKEN_BYTES
@@ -120,8 +161,10 @@ class RadixCache:
         self._renew_path(node)
         return offset // TOKEN_BYTES, node
 
-    def insert(self, tokens: bytes) -> tuple[int, Node]:
+    def insert(self, tokens: bytes, seen: int = 0) -> tuple[int, Node]:  # noqa: ARG002 - a host tier counts hits
         """Put a sequence (its whole pages) into the tree; its new tokens become evictable.
+
+        The same request has inserted its first ``seen`` tokens before.
 
         Returns how many of its tokens were in the tree already, and the node it ends on. The caller owns the slots
         behind ``tokens``: those beyond the tree's part now belong to the tree, the others are duplicates to free.
@@ -161,9 +204,23 @@ class RadixCache:
             node.locks -= 1
             if node.locks == 0:
                 self.evictable += len(node)
-                if not node.children:
+                if self._is_leaf(node):
                     self._offer(node)
             node = node.parent
+
+    # Host memory, where there is any (see hicache)
+
+    def load(self, found: Found) -> bool:  # noqa: ARG002 - the host tier's
+        """Bring what host memory has of a prefix into the pool; False where it does not fit or is not worth it."""
+        return False
+
+    def settle(self, now: float) -> None:
+        """Let go of what has been copied by ``now``, engine seconds; ``inf``: of everything."""
+
+    @property
+    def settles_at(self) -> float | None:
+        """When there is next something to let go of, engine seconds; None for never."""
+        return None
 
     # Slots
 
@@ -188,13 +245,21 @@ class RadixCache:
             self.free += len(leaf)
             self.evictable -= len(leaf)
             self.evicted_total += len(leaf)
-            del parent.children[leaf.tokens[: self.page_size * TOKEN_BYTES]]
-            leaf.parent = None
-            if not parent.children and parent.locks == 0:
+            self._evict(leaf, parent)
+            if parent.locks == 0 and self._is_leaf(parent):
                 self._offer(parent)
         return self.free >= count
 
     # Internals
+
+    def _is_leaf(self, node: Node) -> bool:
+        """Whether nothing in the pool depends on it."""
+        return not node.children
+
+    def _evict(self, leaf: Node, parent: Node) -> None:
+        """Take a leaf off the tree."""
+        del parent.children[leaf.tokens[: self.page_size * TOKEN_BYTES]]
+        leaf.parent = None
 
     def _aligned(self, size: int) -> int:
         return size // (self.page_size * TOKEN_BYTES) * self.page_size * TOKEN_BYTES
@@ -249,7 +314,7 @@ class RadixCache:
         while True:
             seen, _, leaf = heapq.heappop(self._leaves)
             leaf.offered = False
-            if leaf.parent is None or leaf.locks or leaf.children:
+            if leaf.parent is None or leaf.locks or not self._is_leaf(leaf):
                 continue  # in use, or not a leaf any more; it is offered again when that changes
             if seen != leaf.last_access:
                 self._offer(leaf)

@@ -48,7 +48,9 @@ class Request:
         "finish_step",
         "finished_at",
         "first_token_at",
+        "host_tokens",
         "ignore_eos",
+        "inserted",
         "kv_tokens",
         "max_new_tokens",
         "node",
@@ -95,6 +97,8 @@ class Request:
         """Output tokens so far. While the request runs it is brought up to date when the scheduler touches it."""
         self.cached_tokens = 0
         """Prompt tokens found in the cache when it was first scheduled (SGLang's ``cached_tokens``)."""
+        self.host_tokens = 0
+        """Of those, what came from host memory."""
         self.retractions = 0
         self.finish_reason: FinishReason | None = None
         self.abort_message: str | None = None
@@ -114,6 +118,8 @@ class Request:
         """The first so many of them live in the tree, under our lock."""
         self.node: Node | None = None
         """The locked node; None while nothing is held."""
+        self.inserted = 0
+        """The first so many tokens it has put into the tree itself."""
 
         self.submitted_at = 0.0
         self.scheduled_at: float | None = None

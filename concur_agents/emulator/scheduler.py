@@ -8,6 +8,7 @@ clock, or that it is no time at all.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -16,6 +17,7 @@ from concur_agents.emulator.admission import PrefillPlan, plan_prefill
 from concur_agents.emulator.batch import DecodeBatch
 from concur_agents.emulator.config import EngineConfig
 from concur_agents.emulator.cost import CostModel
+from concur_agents.emulator.hicache import HostedCache
 from concur_agents.emulator.kv import KvBook
 from concur_agents.emulator.radix import TOKEN_BYTES, RadixCache
 from concur_agents.emulator.request import FinishReason, Request
@@ -46,7 +48,11 @@ class Scheduler:
     def __init__(self, config: EngineConfig, cost: CostModel) -> None:
         self.config = config
         self.cost = cost
-        self.cache = RadixCache(config.max_total_tokens, config.page_size)
+        self.cache: RadixCache = (
+            RadixCache(config.max_total_tokens, config.page_size)
+            if config.hicache is None
+            else HostedCache(config.max_total_tokens, config.page_size, config.hicache, cost.backup_token_s)
+        )
         self.stats = EngineStats(self.cache)
         self.clock_s = 0.0
         """Engine seconds since the start; a driver may move it on while the engine idles."""
@@ -165,6 +171,7 @@ class Scheduler:
         memory lasts) and, beyond the first, only up to ``limit_s`` engine seconds.
         """
         finished: list[Request] = []
+        self.cache.settle(self.clock_s)
         self._continue_chunk(finished)
         plan = self._plan_prefill()
         if plan is not None:
@@ -175,7 +182,12 @@ class Scheduler:
                 return self._decode(limit_s, finished)
         if self.idle:
             self._ratio = self._init_ratio
+            self.cache.settle(math.inf)  # copies under way end within milliseconds, and nobody waits for them
             self.stats.idle(self.clock_s)
+        elif (settles := self.cache.settles_at) is not None and settles > self.clock_s:
+            # The pool is too full for whoever waits until a copy to host memory lets go of its part.
+            waited, self.clock_s = settles - self.clock_s, settles
+            return StepResult(kind=StepKind.IDLE, duration_s=waited, finished=finished)
         return StepResult(kind=StepKind.IDLE, finished=finished)
 
     # Prefill
@@ -232,6 +244,8 @@ class Scheduler:
         page = self.config.page_size
         self.cache.make_room(plan.new if page == 1 else plan.new + len(batch) * page)
         duration = self.cost.prefill_s([(r.extend_end - r.prefix, r.prefix) for r in batch])
+        if plan.loaded:
+            duration = self.cost.loading_s(duration, plan.loaded)
         for request in batch:
             self._count_schedule(request)
             self._kv.extend(request)
@@ -243,6 +257,7 @@ class Scheduler:
             hits=plan.hits,
             new_again=plan.new_again,
             hits_again=plan.hits_again,
+            host_hits=plan.host_hits,
             running=running,
             queued=len(self.waiting),
             ratio=self._ratio,

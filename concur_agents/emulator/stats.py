@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from concur_agents.emulator.hicache import HostedCache
 from concur_agents.emulator.radix import RadixCache
 from concur_agents.emulator.request import Request
 
@@ -50,6 +51,7 @@ class Gauges:
     used: int = 0
     evictable: int = 0
     available: int = 0
+    host_used: int = 0
     gen_throughput: float = 0.0
     cache_hit_rate: float = 0.0
     """Of the last prefill pass only."""
@@ -81,9 +83,13 @@ class EngineStats:
         self.queue_time = Histogram()
         self.cached_tokens = 0
         """Of requests that ended."""
+        self.cached_host_tokens = 0
+        """Of those, what came from host memory."""
         self.effective_input = 0
         self.effective_hits = 0
         """Prefilled and cached prompt tokens, recomputation after a retraction left out."""
+        self.effective_host_hits = 0
+        """Of the cached ones, what came from host memory."""
         self.prefill_compute = 0
         self.prefill_cache = 0
         self.decode_tokens = 0
@@ -106,6 +112,7 @@ class EngineStats:
         hits: int,
         new_again: int,
         hits_again: int,
+        host_hits: int = 0,
         running: int,
         queued: int,
         ratio: float,
@@ -117,6 +124,7 @@ class EngineStats:
         computed, found = new - new_again, hits - hits_again
         self.effective_input += computed
         self.effective_hits += found
+        self.effective_host_hits += host_hits
         gauges = self.gauges
         gauges.running = running
         gauges.cache_hit_rate = found / (computed + found) if computed + found else 0.0
@@ -168,6 +176,7 @@ class EngineStats:
         mode.prompt_tokens += request.prompt_tokens
         mode.generation_tokens += request.out
         self.cached_tokens += request.cached_tokens
+        self.cached_host_tokens += request.host_tokens
         if request.finished_at is not None:
             mode.e2e.observe(request.finished_at - request.submitted_at)
         if request.first_token_at is not None:
@@ -185,3 +194,5 @@ class EngineStats:
         self.gauges.used = cache.pinned
         self.gauges.evictable = cache.evictable
         self.gauges.available = cache.free
+        if isinstance(cache, HostedCache):
+            self.gauges.host_used = cache.host_used

@@ -11,6 +11,9 @@ from functools import partial
 from types import MappingProxyType
 
 from benchmarks.lab.arms.base import Arm, law_arm
+from benchmarks.lab.arms.clairvoyant import clairvoyant
+from benchmarks.lab.arms.peers import PEERS
+from benchmarks.lab.engines import with_host_cache
 from benchmarks.swebench import arms as shared
 
 __all__ = ["ARMS", "parse_arms"]
@@ -33,10 +36,19 @@ def _requests(name: str, argument: str) -> Arm:
     return law_arm(name, lambda: law, lambda engine: engine.with_config(max_running_requests=most))
 
 
+def _hicache(name: str, argument: str) -> Arm:
+    """Any arm on an engine with a cache tier in host memory: ``hicache`` alone, or ``hicache:budget``."""
+    inner = _parse_arm(argument or "uncontrolled")
+    return Arm(name, inner.gate, lambda engine: with_host_cache(inner.flags(engine)))
+
+
 ARMS: Mapping[str, Callable[[str, str], Arm]] = MappingProxyType(
     {
         **{kind: partial(_law, kind) for kind in shared.ARMS},
+        "clairvoyant": clairvoyant,
+        "hicache": _hicache,
         "requests": _requests,
+        **PEERS,
     }
 )
 """Makes an arm of its full name and its argument."""

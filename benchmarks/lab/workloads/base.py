@@ -1,16 +1,15 @@
-"""What a workload is, and the random numbers it is made of."""
+"""What a workload is, and how its random numbers come from its seed."""
 
 from __future__ import annotations
 
-import math
 import random
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.lab.batch import Batch
+from benchmarks.lab.batch import Batch, Plan
+from benchmarks.lab.workloads.quantiles import Quantiles
 
-__all__ = ["Quantiles", "Workload"]
+__all__ = ["Quantiles", "Workload", "each"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +23,8 @@ class Workload:
     """How many by default."""
     make: Callable[[random.Random, int], Batch]
     """A batch of so many agents; the same for the same random numbers."""
+    source: str = ""
+    """A few words: where its numbers come from. Each parameter's own source stands beside it."""
 
     def batch(self, seed: int, agents: int | None = None) -> Batch:
         """The batch of a seed.
@@ -37,32 +38,13 @@ class Workload:
         return self.make(random.Random(f"{self.name}/{seed}"), count)
 
 
-class Quantiles:
-    """A distribution known by some of its quantiles: between them the logarithm of the value grows evenly.
+def each(rng: random.Random, agents: int, plan: Callable[[random.Random, int], Plan]) -> list[Plan]:
+    """So many plans, each from random numbers of its own: with more agents, those there were stay as they are.
 
     Args:
-        points: (share, value) pairs in growing order of both, the first at 0 and the last at 1; values above 0.
+        rng: the batch's.
+        agents: how many.
+        plan: makes the plan of an index.
     """
-
-    def __init__(self, *points: tuple[float, float]) -> None:
-        self._shares = [share for share, _ in points]
-        self._logs = [math.log(value) for _, value in points]
-        if self._shares[0] != 0 or self._shares[-1] != 1:
-            raise ValueError(f"quantiles must begin at 0 and end at 1, got {points}")
-        if sorted(self._shares) != self._shares or sorted(self._logs) != self._logs:
-            raise ValueError(f"quantiles must not fall, got {points}")
-
-    def at(self, share: float) -> float:
-        """The value below which that share lies."""
-        upper = min(bisect_right(self._shares, share), len(self._shares) - 1)
-        low, high = self._shares[upper - 1], self._shares[upper]
-        part = (share - low) / (high - low) if high > low else 1.0
-        return math.exp(self._logs[upper - 1] + part * (self._logs[upper] - self._logs[upper - 1]))
-
-    def draw(self, rng: random.Random) -> float:
-        """One value."""
-        return self.at(rng.random())
-
-    def draw_int(self, rng: random.Random) -> int:
-        """One value, as a whole number of at least 1."""
-        return max(1, round(self.draw(rng)))
+    root = rng.getrandbits(64)
+    return [plan(random.Random(f"{root}/{index}"), index) for index in range(agents)]
