@@ -15,12 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
-from benchmarks.real.engine import Engine
 from benchmarks.real.wire import EngineError
 
-__all__ = ["DecodePoint", "Points", "PrefillPoint", "sweep"]
+__all__ = ["Calibrated", "DecodePoint", "Points", "PrefillPoint", "sweep"]
 
 FIRST_ID, LAST_ID = 500, 2300
 """Token ids of words, away from special tokens."""
@@ -40,6 +39,23 @@ NEEDED = max(tokens * max(batches) for tokens, batches in DECODING.items()) + 10
 FILL = 2000
 """Tokens of the prompts that fill the pool first. In a pool that has been used the free places are scattered, as they
 are once agents run: passes take about 8% longer there than in a fresh one."""
+
+
+class Calibrated(Protocol):
+    """What is measured: an engine, or what makes another server's answers look like SGLang's."""
+
+    @property
+    def scheduling(self) -> Mapping[str, Any]:
+        """``max_total_tokens`` of it, its pool, is looked at."""
+        ...
+
+    async def flush(self) -> None:
+        """Empty the prefix cache. Raises EngineError."""
+        ...
+
+    async def generate(self, body: Mapping[str, Any]) -> Any:
+        """What SGLang's ``/generate`` answers to a list of prompts. Raises EngineError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +86,7 @@ class Points:
     decode: list[DecodePoint] = field(default_factory=list)
 
 
-async def sweep(engine: Engine, points: Points, said: Callable[[str], None], *, seed: int = 0) -> None:
+async def sweep(engine: Calibrated, points: Points, said: Callable[[str], None], *, seed: int = 0) -> None:
     """Measure every point of the grid once: half a minute on one core of a CPU. The cache is empty before and after.
 
     Args:
@@ -99,7 +115,7 @@ async def sweep(engine: Engine, points: Points, said: Callable[[str], None], *, 
 
 
 class _Probe:
-    def __init__(self, engine: Engine, rng: Random, points: Points, said: Callable[[str], None]) -> None:
+    def __init__(self, engine: Calibrated, rng: Random, points: Points, said: Callable[[str], None]) -> None:
         self._engine = engine
         self._points = points
         self._said = said

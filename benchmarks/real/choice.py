@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,8 +48,17 @@ class EngineChoice:
         return self.name == REAL and self.venv is None
 
     @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[Engine]:
-        """Start or find it; what was started here has ended when the block is left. Raises EngineError."""
+    async def open(self, flags: Sequence[str] = ()) -> AsyncIterator[Engine]:
+        """Start or find it; what was started here has ended when the block is left.
+
+        Args:
+            flags: more of them for a server that is started here.
+
+        Raises:
+            EngineError: it cannot be started or found, or there are flags and nothing that takes them.
+        """
+        if flags and self.name != REAL:
+            raise EngineError(f"{' '.join(flags)} cannot be given to {self.name}: it is not started here")
         if self.name == EMULATED_NAME:
             preset = PRESETS["cpu-sglang"]
             scheduling = {"max_total_tokens": 16_000, "context_length": 8192, "decode_log_interval": 1}
@@ -59,7 +68,8 @@ class EngineChoice:
             python = python_of(self.venv or self.home / "venv").absolute()
             if not python.exists():
                 raise EngineError(f"there is no {python}: name an environment with SGLang, or leave out --venv")
-            async with sglang_cpu(python, ensure_model(self.home).absolute(), self.home / "server.log") as engine:
+            model, log = ensure_model(self.home).absolute(), self.home / "server.log"
+            async with sglang_cpu(python, model, log, flags) as engine:
                 yield engine
         else:
             yield await connect(self.name)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
 from benchmarks.real.bench import Bench, new_record
 from benchmarks.real.choice import HOME, REAL, EngineChoice
+from benchmarks.real.interrupts import INTERRUPTED, end_as_interrupted
+from benchmarks.real.interrupts import run as _run
 from benchmarks.real.record import Record
 from benchmarks.real.sglang_cpu.install import ensure_installed
 from benchmarks.real.table import markdown, render
@@ -25,13 +26,9 @@ from benchmarks.swebench.arms import parse_arms
 
 __all__ = ["app", "main"]
 
-_Result = TypeVar("_Result")
-
 SPEEDUP = 4.0
 """Of the emulator: three repeats of all arms then take some five minutes, and what a step costs the agents' own
 process, two or three milliseconds, is not felt yet."""
-INTERRUPTED = 130
-ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
 
 EngineOption = Annotated[
     str, typer.Option(help="sglang (installed and started here), emulator, or the URL of a running SGLang.")
@@ -50,8 +47,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pret
 def main() -> NoReturn:
     """The program."""
     logging.getLogger("concur_agents").setLevel(logging.ERROR)  # failed readings are counted, and told in the end
-    for number in ENDED_BY:  # outside an event loop, too, being told to end runs through every finally
-        signal.signal(number, signal.default_int_handler)
+    end_as_interrupted()
     try:
         app()
     except KeyboardInterrupt:
@@ -167,18 +163,6 @@ def _guard(console: Console, work: Callable[[], Any], begun: Sequence[Bench] = (
         console.print(f"[dim]record: {bench.path}[/]", highlight=False)
     if code:
         raise typer.Exit(code)
-
-
-def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Have SIGTERM and SIGHUP end the work as Ctrl-C does: with the server ended and what was measured kept."""
-
-    async def interruptible() -> _Result:
-        task = asyncio.ensure_future(work)
-        for number in ENDED_BY:
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await task
-
-    return asyncio.run(interruptible())
 
 
 def _new_path() -> Path:

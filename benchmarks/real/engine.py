@@ -50,6 +50,8 @@ class Engine:
     """Process session of a server that was started here."""
     check: Callable[[], None] = field(default=lambda: None)
     """Raises EngineError, with the reason, when a server that was started here has ended."""
+    flush_path: str = "/flush_cache"
+    """Where a POST empties its prefix cache."""
 
     async def flush(self) -> None:
         """Empty the prefix cache, as soon as the engine is idle.
@@ -59,13 +61,13 @@ class Engine:
         """
         for _ in range(FLUSH_TRIES):
             self.check()
-            status, text = await asyncio.to_thread(call, "POST", f"{self.url}/flush_cache")
+            status, text = await asyncio.to_thread(call, "POST", f"{self.url}{self.flush_path}")
             if status == 200:
                 return
             if status == 404:
                 break
             await asyncio.sleep(FLUSH_EVERY_S)
-        raise EngineError(f"{self.url}/flush_cache answered {status}, so runs would share a cache: {text[:300]}")
+        raise EngineError(f"{self.url}{self.flush_path} answered {status}, so runs would share a cache: {text[:300]}")
 
     async def generate(self, body: Mapping[str, Any]) -> Any:
         """What SGLang's own ``/generate`` answers. Raises EngineError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from benchmarks.real import warden
 from benchmarks.real.wire import EngineError
 
-__all__ = ["LOG_LINES", "Server", "serve"]
+__all__ = ["LOG_LINES", "Server", "free_port", "serve"]
 
 POLL_S = 0.1
 STOP_S = 15.0
@@ -80,6 +81,14 @@ async def serve(
         finally:  # also when cancelled once more meanwhile
             warden.kill_all(process.pid)
             process.wait()
+
+
+def free_port() -> int:
+    """A port of this machine's that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 async def _until_ready(server: Server, ready: Callable[[], bool], start_s: float, log: Path) -> None:

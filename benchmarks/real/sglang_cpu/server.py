@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.real.engine import Engine, connect
-from benchmarks.real.process import serve
+from benchmarks.real.process import free_port, serve
 from benchmarks.real.sglang_cpu.model import SHAPE
 from benchmarks.real.wire import EngineError, call
 
@@ -59,20 +58,21 @@ ENVIRONMENT = {
 
 
 @contextlib.asynccontextmanager
-async def sglang_cpu(python: Path, model: Path, log: Path) -> AsyncIterator[Engine]:
+async def sglang_cpu(python: Path, model: Path, log: Path, more: Sequence[str] = ()) -> AsyncIterator[Engine]:
     """A server of its own, ended with all its processes when the block is left.
 
     Args:
         python: interpreter of the environment that has SGLang.
         model: folder that ``model.py`` wrote.
         log: file for what the server prints.
+        more: flags beside :data:`FLAGS`.
 
     Raises:
         EngineError: it cannot be started.
     """
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
-    flags = [part for flag, value in FLAGS.items() for part in (flag, value) if part is not None]
+    flags = [part for flag, value in FLAGS.items() for part in (flag, value) if part is not None] + list(more)
     command = [str(python), "-m", "sglang.launch_server", "--model-path", str(model), "--served-model-name", "words"]
     async with serve(
         [*command, "--host", "127.0.0.1", "--port", str(port), *flags],
@@ -96,10 +96,3 @@ def _ready(url: str) -> bool:
         return call("GET", f"{url}/health", timeout_s=30.0)[0] == 200
     except EngineError:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -1,0 +1,102 @@
+"""A store as Markdown: one table a workload, and how well the lab predicted it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.lab.real.figures import ArmFigures, Spread, arm_figures, ranking
+from benchmarks.lab.real.predict import fitted
+from benchmarks.lab.real.store import CaseLine, Store
+
+__all__ = ["markdown"]
+
+NOISY = 0.05
+"""Share of all cores that others used, above which a run's time is doubted: on two cores a tenth of the engine's."""
+MISSED = 0.2
+"""Share of failed readings above which a law has seen too little."""
+
+
+def markdown(store: Store) -> str:
+    """All tables and notes."""
+    lines: list[str] = []
+    for case in store.cases.values():
+        lines += [*_workload(store, case), ""]
+    return "\n".join([*lines, *(f"- {note}" for note in (*_about(store), *_doubts(store)))]) + "\n"
+
+
+def _workload(store: Store, case: CaseLine) -> Iterator[str]:
+    figures = arm_figures(store, case.workload)
+    yield f"**{case.workload}**: {_size(store, case)}"
+    yield ""
+    yield "| arm | makespan s | speed-up | hit rate | recomputed | lost | lab s | lab speed-up | lab off by |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+    for arm in figures:
+        yield f"| `{arm.arm}` | " + " | ".join(_cells(arm)) + " |"
+    order = ranking(figures)
+    if order is not None:
+        yield ""
+        yield (
+            f"Order of the {order.arms} arms in the lab and on the engine: Kendall's tau {order.tau:.2f}; of the "
+            f"{order.decided} pairs whose runs do not overlap, {order.agreeing} are in the same order."
+        )
+
+
+def _cells(arm: ArmFigures) -> Iterator[str]:
+    yield _spread(arm.makespan_s, ".1f")
+    yield _spread(arm.ratio, ".2f")
+    yield _value(arm.hit_rate, ".2f")
+    yield _value(arm.recomputed_tokens, ",.0f")
+    yield str(arm.lost)
+    yield _value(arm.predicted_s, ".1f")
+    yield _value(arm.predicted_ratio, ".2f")
+    yield _value(arm.error, "+.1%")
+
+
+def _size(store: Store, case: CaseLine) -> str:
+    pool = store.head.engine["scheduling"]["max_total_tokens"] if store.head else None
+    over = f", {case.final_tokens / pool:.1f} times the pool" if pool else ""
+    return (
+        f"{case.agents} agents, {case.steps:,} steps; {case.output_tokens / case.steps:.0f} tokens generated a step, "
+        f"{case.tool_s / case.steps:.2f} s in tools; final contexts {case.final_tokens:,} tokens{over}. The lab's "
+        f"workload with lengths x {case.scale['tokens']:g}, {case.scale['merge']:g} steps made one, tool seconds x "
+        f"{case.scale['tools']:g}."
+    )
+
+
+def _about(store: Store) -> Iterator[str]:
+    head = store.head
+    if head is None:
+        yield "Nothing was measured."
+        return
+    yield f"{head.engine['name']} on {head.machine['cores']} cores of {head.machine['cpu']}; tick {head.tick_s:g} s."
+    repeats = max((run.repeat for run in store.runs), default=0)
+    yield f"Means (lowest..highest) of {repeats} interleaved repeats; speed-ups over `uncontrolled` within each repeat."
+    if store.sweeps:
+        found = fitted(store.sweeps, head.engine["scheduling"])
+        yield (
+            f"Lab: the emulator in virtual time, its cost model fitted to this engine by {len(store.sweeps)} "
+            f"calibrations (typically {found.prefill_error:.0%} off for a prefill pass, {found.decode_error:.0%} for a "
+            "decode step)."
+        )
+
+
+def _doubts(store: Store) -> Iterator[str]:
+    for run in store.runs:
+        where = f"{run.workload}, {run.arm}, repeat {run.repeat}"
+        if run.others_cpu is not None and run.others_cpu > NOISY:
+            yield f"{where}: other programs used {run.others_cpu:.0%} of all cores, so its time is doubtful."
+        if run.missed > MISSED * run.readings:
+            yield f"{where}: {run.missed} of {run.readings} readings of the engine failed."
+        if run.lost:
+            yield f"{where}: {run.lost} agents lost; {run.error}"
+
+
+def _spread(spread: Spread | None, form: str) -> str:
+    if spread is None:
+        return "?"
+    middle, low, high = (format(value, form) for value in (spread.mean, spread.low, spread.high))
+    return middle if low == high else f"{middle} ({low}..{high})"
+
+
+def _value(value: float | None, form: str) -> str:
+    return "?" if value is None else format(value, form)
