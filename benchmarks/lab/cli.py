@@ -38,6 +38,7 @@ INTERRUPTED = 130
 SUBCOMMANDS = {
     "paper": "benchmarks.lab.paper.cli",
     "dynamo": "benchmarks.lab.dynamo.cli",
+    "picture": "benchmarks.lab.picture.cli",
 }
 """Modules whose ``app`` is a command of its own, where the module is there."""
 

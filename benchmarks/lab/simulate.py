@@ -113,8 +113,8 @@ class _Cell:
 
     async def _tick(self, gate: Gate) -> None:
         while True:
+            gate.tick()  # the real control loop reads at once too
             await asyncio.sleep(self._tick_s)
-            gate.tick()
 
     async def _update_weights(self) -> None:
         self._driver.pause()

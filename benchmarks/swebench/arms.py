@@ -46,7 +46,7 @@ def concur(argument: str) -> Law:
 
 
 def budget(argument: str) -> Law:
-    """A token budget; ``budget:fill=0.9`` changes its parameters."""
+    """A token budget; ``budget:margin=0.1`` changes its parameters."""
     return _with_parameters(TokenBudget, argument)
 
 

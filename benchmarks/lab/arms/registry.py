@@ -11,6 +11,7 @@ from functools import partial
 from types import MappingProxyType
 
 from benchmarks.lab.arms.base import Arm, law_arm
+from benchmarks.lab.arms.blind import blind
 from benchmarks.lab.arms.clairvoyant import clairvoyant
 from benchmarks.lab.arms.peers import PEERS
 from benchmarks.lab.engines import with_host_cache
@@ -42,9 +43,15 @@ def _hicache(name: str, argument: str) -> Arm:
     return Arm(name, inner.gate, lambda engine: with_host_cache(inner.flags(engine)))
 
 
+def _blind(name: str, argument: str) -> Arm:
+    """Any arm without what an engine may not say: ``blind:capacity:budget``; also cached, metrics, usage."""
+    return blind(name, argument, _parse_arm)
+
+
 ARMS: Mapping[str, Callable[[str, str], Arm]] = MappingProxyType(
     {
         **{kind: partial(_law, kind) for kind in shared.ARMS},
+        "blind": _blind,
         "clairvoyant": clairvoyant,
         "hicache": _hicache,
         "requests": _requests,
