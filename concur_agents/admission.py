@@ -10,29 +10,24 @@ Rules
       or when what they hold has grown, until every boundary was reached. One seat is always granted.
     * A seat is granted only if the budget holds what all seated hold, and what they are going to grow by
       (``Growth``). So an agent that was parked for want of room does not come back into the same shortage.
-    * Parked agents queue before new ones; each queue is first in, first out.
+    * **The oldest goes first** (by when its family first asked for a seat): whoever waits, waits for older ones only.
     * A shrink takes seats at boundaries only: at once from agents in a tool, from generating ones when they pause.
       A generation is never interrupted.
-    * **The youngest are parked** (by when their family first asked for a seat). The oldest have most context to lose
-      and are nearest their end, where they free their seat for good; and the oldest seated agent is never parked, so
-      somebody always gets on.
+    * **The young are parked**: the youngest, or one of the younger half that is in a tool, since that frees its room at
+      once and not when its generation ends. The oldest have most context to lose and are nearest their end, where they
+      free their seat for good; and the oldest seated agent is never parked, so somebody always gets on.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections import OrderedDict
 from collections.abc import Iterator
 
+from concur_agents.aging import ByAge
 from concur_agents.families import Families, Family, Member
 from concur_agents.samples import NO_GROWTH, AgentState, Growth, Population
 
 __all__ = ["Admission"]
-
-# Heaps keep entries that are stale by now until there are so many for each that is not: made anew that seldom, they
-# cost no more than O(log n) an operation, and hold no agent that is gone for long.
-_STALE, _FEW = 2, 64
 
 
 class Admission:
@@ -55,15 +50,13 @@ class Admission:
         """Tokens of all seated families; ``_kept`` of those that are not marked."""
         self._kept = 0.0
         self._generating = 0
-        # OrderedDict, not dict: taking the first of a dict skips over every entry deleted before it, which makes
-        # draining a queue quadratic; an OrderedDict unlinks.
-        self._new: OrderedDict[Family, None] = OrderedDict()
-        self._returning: OrderedDict[Family, None] = OrderedDict()
-        # Heaps by age, with stale entries: the youngest that keeps its seat is the first to lose it, the oldest that is
-        # marked the first to be spared.
-        self._youngest: list[tuple[int, Family]] = []
-        self._oldest_marked: list[tuple[int, Family]] = []
-        self._marks = 0
+        self._waiting = ByAge()
+        self._keeping, self._eldest = ByAge(youngest=True), ByAge()
+        """Seated and not marked, from both ends."""
+        self._idle = ByAge(youngest=True)
+        """Of these, who is in a tool."""
+        self._marked = ByAge()
+        """The oldest is the first to be spared."""
         self._granted: list[str] = []
         self._parked: list[str] = []
         self._window = math.inf
@@ -92,17 +85,21 @@ class Admission:
         if not family.seated:
             if agent_id in family.waiting:
                 return False
-            behind = self._returning or (self._new and not family.has_run)
-            if behind or not self._takes(family):
+            before = self._waiting.first()
+            if (before is not None and before.age < family.age) or not self._takes(family):
                 family.waiting[agent_id] = None
-                (self._returning if family.has_run else self._new).setdefault(family)
+                self._waiting.add(family)
                 return False
             self._seat(family)
         self._begin(member)
         return True
 
-    def pause(self, agent_id: str) -> bool:
+    def pause(self, agent_id: str, now: float = 0.0) -> bool:
         """The generation ended: the agent is at a boundary. It keeps its seat unless the window shrank below it.
+
+        Args:
+            agent_id: whose.
+            now: seconds on any clock, for :meth:`give_up_idle`.
 
         Returns False, and changes nothing, when it was not generating.
 
@@ -114,19 +111,23 @@ class Admission:
             return False
         member.has_run = member.family.has_run = True
         member.family.fresh = False
-        self._end(member)
+        self._end(member, now)
         return True
 
-    def park(self, agent_id: str) -> bool:
+    def park(self, agent_id: str, now: float = 0.0) -> bool:
         """Pause the agent and give its seat back, to ask for one again later. False when it held none.
 
         A seat that sub-agents or an ancestor of it are generating on stays with them.
+
+        Args:
+            agent_id: whose.
+            now: as for :meth:`pause`.
 
         Raises:
             UnknownAgentError: it was never admitted, or has finished.
         """
         family = self._families.member(agent_id).family
-        self.pause(agent_id)
+        self.pause(agent_id, now)
         if not family.seated or family.generating:
             return False
         self._park(family)
@@ -152,14 +153,19 @@ class Admission:
             self._forget(agent_id)
         self._fill()
 
-    def finish(self, agent_id: str) -> tuple[str, ...]:
-        """The agent ended, and with it all its sub-agents. Returns who ended, itself last; nobody when unknown."""
+    def finish(self, agent_id: str, now: float = 0.0) -> tuple[str, ...]:
+        """The agent ended, and with it all its sub-agents. Returns who ended, itself last; nobody when unknown.
+
+        Args:
+            agent_id: who.
+            now: as for :meth:`pause`, for those who live on on the same seat.
+        """
         member = self._members.get(agent_id)
         if member is None:
             return ()
         ended = [*self._families.descendants(agent_id), agent_id]
         for each in ended:
-            self._leave(each)
+            self._leave(each, now)
         # A seat above the window went at this boundary, but nobody lives on without it.
         self._parked = [root for root in self._parked if root in self._members]
         self._fill()
@@ -212,7 +218,9 @@ class Admission:
 
     def expect(self, tokens: float) -> None:
         """What a new agent is taken to hold until its first step has ended."""
-        self._first = tokens
+        if tokens != self._first:
+            self._first = tokens
+            self._fill()
 
     def weigh(self, agent_id: str, tokens: float) -> None:
         """The agent holds so many tokens now. Unknown agents are ignored."""
@@ -221,9 +229,20 @@ class Admission:
             self._weigh(member, tokens)
             self._balance()
 
+    def give_up_idle(self, since: float) -> None:
+        """Families in tools since before that lose their seats to those who wait, the longest idle first."""
+        if not self._waiting:
+            return
+        idle = [family for family in self._seated if not family.generating and family.idle_since < since]
+        for family in sorted(idle, key=lambda each: (each.idle_since, each.age)):
+            if not self._waiting:
+                return
+            self._park(family)
+            self._fill()
+
     def population(self) -> Population:
         """Counts of this moment, in families (each one seat)."""
-        seated, waiting = len(self._seated), len(self._new) + len(self._returning)
+        seated, waiting = len(self._seated), len(self._waiting)
         return Population(
             window=self._window,
             tokens=self._tokens,
@@ -242,7 +261,7 @@ class Admission:
     @property
     def over(self) -> int:
         """Seats held above the window or the budget: a shrink that has not reached every boundary yet."""
-        return self._marks
+        return len(self._marked)
 
     def state(self, agent_id: str) -> AgentState:
         """Where one agent is.
@@ -282,10 +301,13 @@ class Admission:
         member.family.generating += 1
         if member.family.generating == 1:
             self._generating += 1
+            self._idle.discard(member.family)
 
-    def _end(self, member: Member) -> None:
-        """A generation ended; at the family's boundary a marked one parks."""
+    def _end(self, member: Member, now: float | None = None) -> None:
+        """A generation ended, or never began; at the family's boundary a marked one parks."""
         family = member.family
+        if now is not None:
+            family.idle_since = now
         member.generating = False
         family.generating -= 1
         if family.generating == 0:
@@ -293,6 +315,8 @@ class Admission:
             if family.marked:
                 self._park(family)
                 self._fill()
+            elif family.seated:
+                self._idle.add(family)
 
     def _seat(self, family: Family) -> None:
         self._seated.add(family)
@@ -306,31 +330,31 @@ class Admission:
     def _keep(self, family: Family) -> None:
         """A seated family is within the window and the budget."""
         self._kept += family.tokens
-        heapq.heappush(self._youngest, (-family.age, family))
-        if len(self._youngest) > _STALE * len(self._seated) + _FEW:
-            self._youngest = [(-each.age, each) for each in self._seated if not each.marked]
-            heapq.heapify(self._youngest)
+        self._keeping.add(family)
+        self._eldest.add(family)
+        if not family.generating:
+            self._idle.add(family)
 
-    def _take_seat(self, family: Family) -> None:
+    def _keep_no_more(self, family: Family) -> None:
+        self._kept -= family.tokens
+        for families in (self._keeping, self._eldest, self._idle):
+            families.discard(family)
+
+    def _unseat(self, family: Family) -> None:
         self._seated.discard(family)
         family.seated = False
         self._held -= family.tokens
         if family.marked:
             family.marked = False
-            self._marks -= 1
+            self._marked.discard(family)
         else:
-            self._kept -= family.tokens
+            self._keep_no_more(family)
         if not self._seated:
             self._held = self._kept = 0.0  # sums of fractions drift
 
     def _park(self, family: Family) -> None:
         self._unseat(family)
         self._parked.append(family.root)
-
-    def _unseat(self, family: Family) -> None:
-        """Free a seat; families that were marked to make room, and need not any more, keep theirs."""
-        self._take_seat(family)
-        self._unmark()
 
     def _weigh(self, member: Member, tokens: float) -> None:
         family = member.family
@@ -344,45 +368,36 @@ class Admission:
                 self._kept += family.tokens - before
 
     def _balance(self) -> None:
-        """Take seats from the youngest until the rest are within the window and the budget; else seat who waits."""
-        while (keeping := len(self._seated) - self._marks) > 1 and not self._room(keeping, self._kept):
-            family = self._pop_youngest()
+        """Take seats from the young until the rest are within the window and the budget; else seat who waits."""
+        while len(self._keeping) > 1 and not self._room(len(self._keeping), self._kept):
+            family = self._next_to_lose()
             if family.generating:
                 self._mark(family)
             else:
-                self._take_seat(family)
-                self._parked.append(family.root)
-        self._unmark()
+                self._park(family)
         self._fill()
+
+    def _next_to_lose(self) -> Family:
+        """The youngest that is in a tool, if it is of the younger half by age; else the youngest."""
+        youngest, eldest, idle = self._keeping.first(), self._eldest.first(), self._idle.first()
+        assert youngest is not None  # noqa: S101 - for the type checker: more than one keeps its seat
+        assert eldest is not None  # noqa: S101 - the same
+        return idle if idle is not None and 2 * idle.age > youngest.age + eldest.age else youngest
 
     def _mark(self, family: Family) -> None:
         """It parks at its boundary."""
+        self._keep_no_more(family)
         family.marked = True
-        self._marks += 1
-        self._kept -= family.tokens
-        heapq.heappush(self._oldest_marked, (family.age, family))
-        if len(self._oldest_marked) > _STALE * self._marks + _FEW:
-            self._oldest_marked = [(each.age, each) for each in self._seated if each.marked]
-            heapq.heapify(self._oldest_marked)
+        self._marked.add(family)
 
     def _unmark(self) -> None:
-        while self._marks:
-            _, family = self._oldest_marked[0]
-            if not family.marked:
-                heapq.heappop(self._oldest_marked)
-                continue
-            if not self._room(len(self._seated) - self._marks + 1, self._kept + family.tokens):
+        """Who was marked to make room, and need not be any more, keeps its seat; one always does."""
+        while (family := self._marked.first()) is not None:
+            if self._keeping and not self._room(len(self._keeping) + 1, self._kept + family.tokens):
                 return
-            heapq.heappop(self._oldest_marked)
+            self._marked.discard(family)
             family.marked = False
-            self._marks -= 1
             self._keep(family)
-
-    def _pop_youngest(self) -> Family:
-        while True:
-            _, family = heapq.heappop(self._youngest)
-            if family.seated and not family.marked:
-                return family
 
     def _room(self, seats: int, tokens: float) -> bool:
         return seats <= self._limit and tokens <= self._tokens
@@ -395,11 +410,10 @@ class Admission:
         return seats == 1 or self._room(seats, held + growth)
 
     def _fill(self) -> None:
-        while queue := (self._returning or self._new):
-            family = next(iter(queue))
-            if not self._takes(family):
-                return
-            del queue[family]
+        """There may be room: first for those who have a seat and would lose it, then for those who wait."""
+        self._unmark()
+        while (family := self._waiting.first()) is not None and self._takes(family):
+            self._waiting.discard(family)
             self._seat(family)
             for agent_id in family.waiting:
                 self._begin(self._members[agent_id])
@@ -409,15 +423,14 @@ class Admission:
     def _unqueue(self, agent_id: str, family: Family) -> None:
         family.waiting.pop(agent_id, None)
         if not family.waiting:
-            self._new.pop(family, None)
-            self._returning.pop(family, None)
+            self._waiting.discard(family)
 
-    def _leave(self, agent_id: str) -> None:
+    def _leave(self, agent_id: str, now: float) -> None:
         member = self._members[agent_id]
         family = member.family
         self._unqueue(agent_id, family)
         if member.generating:
-            self._end(member)
+            self._end(member, now)
         self._forget(agent_id)
 
     def _forget(self, agent_id: str) -> None:

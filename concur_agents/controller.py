@@ -22,7 +22,7 @@ from concur_agents.errors import EngineReadError, LifecycleError, UnknownAgentEr
 from concur_agents.eventlog import EventLog
 from concur_agents.events import EventStream, ProblemEvent
 from concur_agents.governor import Governor
-from concur_agents.laws import ConcurLaw, Law
+from concur_agents.laws import Law, TokenBudget
 from concur_agents.limiter import Limiter
 from concur_agents.samples import AgentState, AgentView, EngineSample, Outcome, Reason, Stats, WindowChange
 from concur_agents.usage import TokenUsage
@@ -58,7 +58,7 @@ class Controller:
 
     Args:
         reader: reads the engine, e.g. ``SGLang(url)``.
-        law: decides the window; ``ConcurLaw()`` by default.
+        law: decides the window; ``TokenBudget()`` by default.
         tick: seconds between readings. > 0. SGLang updates its metrics with each prefill batch and every 40 decode
             steps, so much less than a second reads the same thing again.
         stale_after: seconds without news from the engine, while agents generate, before the fallback. > 0. Long enough
@@ -99,7 +99,7 @@ class Controller:
         self._clock = clock
         self._background = background
         self._governor = Governor(
-            law if law is not None else ConcurLaw(),
+            law if law is not None else TokenBudget(),
             stale_after=stale_after,
             fallback=fallback,
             now=clock(),
@@ -403,18 +403,21 @@ class Controller:
         with self._governing:
             governor, now, before = self._governor, self._clock(), self._governor.window
             latest = governor.history[-1]
-            population, over = self._limiter.measure(reset=reading is not None and governor.is_news(reading))
+            population, over = self._limiter.measure()
             if reading is None:
-                restarted = governor.missed(problem, population, now)
+                restarted = governor.missed(problem, population, over, now)
             else:
                 restarted = governor.read(reading, population, over, now)
+            if governor.decided:
+                self._limiter.reset()
             change = governor.history[-1]
-            window, tokens, growth = governor.window, governor.tokens, governor.growth
+            window, tokens = governor.window, governor.tokens
+            ahead, patience_s = governor.ahead, governor.patience_s
         cut = window < before
         if change is not latest:
             self._limiter.announce(change)
             cut |= change.reason is Reason.CUT
-        self._limiter.set_window(window, tokens=tokens, growth=growth, new_epoch=restarted or cut)
+        self._limiter.set_window(window, tokens=tokens, ahead=ahead, patience_s=patience_s, new_epoch=restarted or cut)
 
     def _fail(self, error: BaseException) -> None:
         """Open up until the next good decision."""

@@ -28,6 +28,8 @@ class Family:
     """Tokens that its members hold, as far as they are known."""
     tokens: float = 0.0
     """The same, or what a new one is taken to hold: what its seat costs."""
+    idle_since: float = 0.0
+    """When a generation of its members ended last; seconds on the caller's clock."""
     marked: bool = False
     """Seated above the window: parks at its next boundary."""
     waiting: dict[str, None] = field(default_factory=dict)

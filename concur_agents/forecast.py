@@ -2,55 +2,68 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
-from itertools import accumulate
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 __all__ = ["Forecast"]
 
+_POINTS = 8  # how finely to look ahead: what is held between two of them differs little from the greater
+
 
 class Forecast:
-    """Where contexts end. Pure; made anew for each sample.
+    """Where contexts end: the Kaplan-Meier estimate. Pure; made anew for each sample.
 
-    Agents that have finished say it. Those that go on say that it is further than they are: each counts as one that
-    grows by as much again. Without them a batch that began together would be judged by its shortest agents.
+    Agents that have finished say where contexts end. Those that go on say only that theirs end further on, so they
+    count among those who might have ended wherever others did, and did not. Without them a batch that began together
+    would be judged by its shortest agents; and where nobody has ended yet, nobody is taken to end.
 
     Args:
         finals: tokens in context of agents when they finished, the last ones.
         going_on: tokens in context of agents that go on.
-        first: tokens in context after an agent's first step.
-        least: growth that an agent is taken to have before it at least.
     """
 
-    def __init__(self, finals: Iterable[float], going_on: Iterable[float], *, first: float, least: float) -> None:
-        self._least = least
-        self._ends = sorted([*finals, *(context + max(context - first, least) for context in going_on)])
-        self._sums = [*accumulate(reversed(self._ends), initial=0.0)]
+    def __init__(self, finals: Iterable[float], going_on: Iterable[float]) -> None:
+        ended = Counter(finals)
+        self._ends = sorted(ended)
+        reached = sorted([*ended.elements(), *going_on])
+        self._lives = [1.0]
+        """Share of agents that go on beyond each end, and before the first."""
+        for end in self._ends:
+            at_risk = len(reached) - bisect_left(reached, end)
+            self._lives.append(self._lives[-1] * (1 - ended[end] / at_risk))
 
-    def remaining(self, context: float) -> float:
-        """Tokens an agent is going to grow by: on average, of all that went beyond where it is."""
-        beyond = len(self._ends) - bisect_right(self._ends, context)
-        return self._sums[beyond] / beyond - context if beyond else self._least
+    def goes_on(self, context: float, growth: float) -> float:
+        """Chance that an agent whose context is that long now grows by so many tokens without ending. 0..1."""
+        now = self._lives[bisect_right(self._ends, context)]
+        then = self._lives[bisect_right(self._ends, context + growth)]
+        return then / now if now else 1.0  # beyond everybody who has ended nothing is known
 
-    def peak(self, contexts: Iterable[float]) -> tuple[float, float]:
-        """The most that agents hold together at one time, if all grow alike until each ends, and nobody follows.
+    def peak(self, contexts: Collection[float], within: float) -> tuple[float, float]:
+        """The most that agents are expected to hold together, if all grow alike until each ends, and nobody follows.
 
         Agents that began together end together, and need room for all their growth; where some end while others grow,
-        there is none to keep.
+        there is little to keep, or none.
 
         Args:
             contexts: tokens each holds now.
+            within: growth to look ahead; tokens.
 
         Returns:
-            That, and how far each of those that are there then has grown until then. Tokens.
+            That with one standard deviation, for who ends is a matter of chance; and how far each of those that are
+            there then has grown until then. Tokens. Looked at is only every eighth of ``within``: what is held between
+            two of them, while some end, may be a little more.
         """
-        ends = sorted((self.remaining(context), context) for context in contexts)
-        held = sum(context for _, context in ends)
-        most, horizon, going_on = held, 0.0, len(ends)
-        for remaining, context in ends:
-            at_its_end = held + going_on * remaining
-            if at_its_end > most:
-                most, horizon = at_its_end, remaining
-            held -= context
-            going_on -= 1
+        most, horizon = float(sum(contexts)), 0.0
+        for point in range(1, _POINTS + 1):
+            growth = within * point / _POINTS
+            held = variance = 0.0
+            for context in contexts:
+                chance, size = self.goes_on(context, growth), context + growth
+                held += chance * size
+                variance += chance * (1 - chance) * size * size
+            held += math.sqrt(variance)
+            if held > most:
+                most, horizon = held, growth
         return most, horizon

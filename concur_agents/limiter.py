@@ -64,6 +64,8 @@ class Limiter(Turns):
         self._entered: set[str] = set()
         self._finished: Counter[Outcome] = Counter()
         self._closed = False
+        self._reset_at: float | None = None
+        self._measured = clock(), self._meter.sums
 
     # --- an agent's context ---
 
@@ -213,14 +215,36 @@ class Limiter(Turns):
 
     # --- the control loop ---
 
-    @turn(later=True)
     def set_window(
-        self, window: float, *, tokens: float = math.inf, growth: Growth = NO_GROWTH, new_epoch: bool
+        self,
+        window: float,
+        *,
+        tokens: float = math.inf,
+        ahead: float = 0.0,
+        patience_s: float = math.inf,
+        new_epoch: bool,
     ) -> None:
         """Change what may be seated; ``new_epoch``: what was evicted before now is not to be held against it."""
+        self._set_window(window, tokens, self._growth(ahead) if ahead else NO_GROWTH, patience_s, new_epoch=new_epoch)
+
+    def _growth(self, ahead: float) -> Growth:
+        forecast, held, shared = self._expectation()
+        # Not under the lock: it takes milliseconds with thousands of agents.
+        contexts = [tokens + shared for tokens in held]
+        peak, horizon = forecast().peak(contexts, ahead)
+        return Growth(seated=max(0.0, peak - sum(contexts)), each=horizon)
+
+    @turn()
+    def _expectation(self) -> tuple[Callable[[], Forecast], list[float], float]:
+        return self._meter.forecast(), self._admission.held_by_seated(), self._meter.shared_prefix
+
+    @turn(later=True)
+    def _set_window(self, window: float, tokens: float, growth: Growth, patience_s: float, *, new_epoch: bool) -> None:
         if new_epoch:
             self._meter.new_epoch()
         self._admission.set_window(window, tokens=tokens, growth=growth)
+        if patience_s < math.inf:
+            self._admission.give_up_idle(self._clock() - patience_s)
 
     @turn(later=True)
     def announce(self, event: Event) -> None:
@@ -228,20 +252,19 @@ class Limiter(Turns):
         if self.streams:
             self.tell(event)
 
-    def measure(self, *, reset: bool) -> tuple[Population, int]:
-        """The agents at this moment and the seats above the window; ``reset`` begins new sums of reuse."""
-        population, over, held, forecast = self._measure(reset=reset)
-        # Not under the lock: it takes milliseconds with thousands of agents.
-        shared = population.shared_prefix
-        peak, horizon = forecast().peak([tokens + shared for tokens in held])
-        return replace(population, peak=peak - shared * len(held), horizon=horizon), over
+    @turn()
+    def measure(self) -> tuple[Population, int]:
+        """The agents at this moment, with the sums since the last :meth:`reset`, and the seats above the window."""
+        self._measured = self._clock(), self._meter.sums
+        population = self._meter.annotate(self._admission.population())
+        elapsed = None if self._reset_at is None else self._measured[0] - self._reset_at
+        return replace(population, elapsed_s=elapsed), self._admission.over
 
     @turn()
-    def _measure(self, *, reset: bool) -> tuple[Population, int, list[float], Callable[[], Forecast]]:
-        population = self._meter.annotate(self._admission.population())
-        if reset:
-            self._meter.reset()
-        return population, self._admission.over, self._admission.held_by_seated(), self._meter.forecast()
+    def reset(self) -> None:
+        """A law has seen what :meth:`measure` returned: only what comes after it counts from now on."""
+        self._reset_at, sums = self._measured
+        self._meter.reset(sums)
 
     @turn()
     def snapshot(self) -> tuple[Population, Totals, dict[Outcome, int], int]:
@@ -294,11 +317,15 @@ class Limiter(Turns):
     def _begin(self, agent_id: str, life: _Life, *, kept_seat: bool) -> None:
         life.begun = True
         first = self._meter.steps(agent_id) == 0
-        self._meter.begin(agent_id, kept_seat=kept_seat)
+        self._meter.begin(agent_id, self._clock(), kept_seat=kept_seat)
+        if not first:
+            footprint = self._meter.footprint(agent_id)
+            if footprint is not None:
+                self._admission.weigh(agent_id, footprint + self._meter.growth)
         self._note(agent_id, AgentEventKind.ADMITTED if first else AgentEventKind.RESUMED)
 
     def _pause(self, agent_id: str, *, park: bool = False) -> bool:
-        admission = self._admission
+        admission, now = self._admission, self._clock()
         generating = admission.was_granted(agent_id)
         if generating:
             life = self._lives[agent_id]
@@ -306,12 +333,12 @@ class Limiter(Turns):
                 self._begin(agent_id, life, kept_seat=False)
             life.begun = False
             life.granted.clear()
-            self._meter.end(agent_id)
+            self._meter.end(agent_id, now)
             footprint = self._meter.footprint(agent_id)
             if footprint is not None:
                 admission.expect(self._meter.first_footprint)
                 admission.weigh(agent_id, footprint)
-        changed = admission.park(agent_id) if park else admission.pause(agent_id)
+        changed = admission.park(agent_id, now) if park else admission.pause(agent_id, now)
         if generating:
             if admission.state(agent_id) is AgentState.IN_TOOL:
                 self._note(agent_id, AgentEventKind.PAUSED)
@@ -320,9 +347,10 @@ class Limiter(Turns):
         return changed
 
     def _finish(self, agent_id: str, outcome: Outcome) -> bool:
-        ended = self._admission.finish(agent_id)
+        now = self._clock()
+        ended = self._admission.finish(agent_id, now)
         for each in ended:
-            self._meter.end(each)
+            self._meter.end(each, now)
             self._finished[outcome] += 1
             self._wake(self._queued.pop(each, []), self._ended(each))
             self._forget(each)

@@ -14,7 +14,7 @@ from concur_agents.forecast import Forecast
 from concur_agents.samples import Population
 from concur_agents.usage import TokenUsage
 
-__all__ = ["Meter", "Totals"]
+__all__ = ["Meter", "Sums", "Totals"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,28 @@ class Totals:
     """Tokens that were in an agent's context before its step and not cached any more; None as above."""
 
 
+@dataclass(slots=True, kw_only=True)
+class Sums:
+    """Over the steps since a law has looked last."""
+
+    kept: int = 0
+    expected: int = 0
+    """Tokens found of those that should have been, in steps of agents that kept their seats."""
+    computed: int = 0
+    """Prompt tokens that were not cached."""
+    cold: int = 0
+    begun: int = 0
+    """Steps bound to miss, of those begun."""
+
+    def take(self, other: Sums) -> None:
+        """Subtract what ``other`` has counted."""
+        self.kept = max(0, self.kept - other.kept)  # these may have been begun anew in between
+        self.expected = max(0, self.expected - other.expected)
+        self.computed -= other.computed
+        self.cold -= other.cold
+        self.begun -= other.begun
+
+
 @dataclass(slots=True, eq=False)
 class _Account:
     steps: int = 0
@@ -40,6 +62,12 @@ class _Account:
     """Of the step that runs; counted when it ends, so that a running count in a stream counts once."""
     hot: bool = False
     """The step that runs should find its context cached."""
+    kept: bool = False
+    """It kept its seat since the step before."""
+    began_at: float | None = None
+    """When the step that runs began; None when none runs."""
+    ended_at: float | None = None
+    """When the step before ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +87,6 @@ class _Recent:
 
 _LAST = 0.01
 _FINALS = 256  # enough for a distribution, few enough to follow a batch whose tasks change
-_LEAST_STEPS = 4  # an agent is taken to have so many steps before it at least: nobody says that it is at its end
 
 
 class Meter:
@@ -70,34 +97,46 @@ class Meter:
         self._epoch = 0
         self._totals = Totals()
         self._contexts = self._context_tokens = 0
-        self._kept = self._expected = 0
-        self._cold = self._begun = 0
+        self._sums = Sums()
         self._cold_share: float | None = None
         self._ended = self._measured = 0
         self._firsts, self._growths, self._shared = _Recent(), _Recent(), _Recent()
+        self._spans, self._cycles = _Recent(), _Recent()
+        """Seconds that first steps took; seconds from step to step."""
         self._finals: deque[int] = deque(maxlen=_FINALS)
 
-    def begin(self, agent_id: str, *, kept_seat: bool) -> None:
-        """A generation begins. ``kept_seat``: the agent held its seat since its last one, so its context should be hot.
+    def begin(self, agent_id: str, now: float, *, kept_seat: bool) -> None:
+        """A generation begins.
 
-        What an agent recomputes after it was parked says nothing of the window it now runs under.
+        Args:
+            agent_id: whose.
+            now: seconds on any clock.
+            kept_seat: the agent held its seat since its last one, so that its context should be hot. What it recomputes
+                after it was parked says nothing of the window it now runs under.
         """
         account = self._accounts.setdefault(agent_id, _Account())
         account.steps += 1
         account.usage = None
+        account.began_at = now
+        account.kept = kept_seat
         account.hot = kept_seat and account.context is not None and account.epoch == self._epoch
-        self._begun += 1
-        self._cold += not kept_seat
+        self._sums.begun += 1
+        self._sums.cold += not kept_seat
 
     def observe(self, agent_id: str, usage: TokenUsage) -> None:
         """A reply's usage came. Of several in one step the last counts (streams report running counts)."""
         self._accounts.setdefault(agent_id, _Account()).usage = usage
 
-    def end(self, agent_id: str) -> None:
-        """The generation ended: count its usage."""
+    def end(self, agent_id: str, now: float) -> None:
+        """The generation ended, at so many seconds: count its usage. Nothing happens when none runs."""
         account = self._accounts.get(agent_id)
-        if account is None:
+        if account is None or account.began_at is None:
             return
+        if account.ended_at is None:
+            self._spans.add(now - account.began_at)
+        elif account.kept:
+            self._cycles.add(now - account.ended_at)
+        account.began_at, account.ended_at = None, now
         usage, account.usage = account.usage, None
         self._ended += 1
         if usage is None:
@@ -119,23 +158,36 @@ class Meter:
     def footprint(self, agent_id: str) -> float | None:
         """Tokens that the agent's seat keeps cached for it alone; None while unknown."""
         context = self.context(agent_id)
-        return None if context is None else max(0.0, context - (self._shared.mean or 0.0))
+        return None if context is None else max(0.0, context - self.shared_prefix)
+
+    @property
+    def shared_prefix(self) -> float:
+        """Tokens that new agents find cached of others' prompts, on average."""
+        return self._shared.mean or 0.0
+
+    @property
+    def growth(self) -> float:
+        """Tokens that a context grows by in a step.
+
+        Until somebody has come back, agents are taken to grow by as much as they began with, in as long as that took.
+        """
+        return self._grows or 0.0
+
+    @property
+    def _grows(self) -> float | None:
+        return self._firsts.mean if self._growths.mean is None else self._growths.mean
 
     @property
     def first_footprint(self) -> float:
         """The same of a new agent, as far as others tell."""
-        return max(0.0, (self._firsts.mean or 0.0) - (self._shared.mean or 0.0))
+        return max(0.0, (self._firsts.mean or 0.0) - self.shared_prefix)
 
     def forecast(self) -> Callable[[], Forecast]:
         """Makes a forecast of what is known now; later, since it takes its time."""
-        first, growth = self._firsts.mean or 0.0, self._growths.mean
         return partial(
             Forecast,
             tuple(self._finals),
             [account.context for account in self._accounts.values() if account.context is not None],
-            first=first,
-            # Before anybody has grown: as much again as it began with.
-            least=first if growth is None else _LEAST_STEPS * growth,
         )
 
     def forget(self, agent_id: str) -> None:
@@ -149,7 +201,7 @@ class Meter:
     def new_epoch(self) -> None:
         """A cut or a restart: what was evicted before it must not be held against the window after it."""
         self._epoch += 1
-        self._kept = self._expected = 0
+        self._sums.kept = self._sums.expected = 0
 
     def steps(self, agent_id: str) -> int:
         """Generations the agent began."""
@@ -168,25 +220,33 @@ class Meter:
 
     def annotate(self, population: Population) -> Population:
         """``population`` with the sums since the last :meth:`reset`."""
+        sums = self._sums
         return replace(
             population,
-            reuse=self._kept / self._expected if self._expected else None,
+            reuse=sums.kept / sums.expected if sums.expected else None,
             # Most of them: an error now and then has no usage, and is no sign of an engine that reports none.
             measured=2 * self._measured >= self._ended if self._ended else None,
             first_context=self._firsts.mean,
-            growth=self._growths.mean,
-            shared_prefix=self._shared.mean or 0.0,
+            growth=self._grows,
+            cycle_s=self._spans.mean if self._cycles.mean is None else self._cycles.mean,
+            computed=float(sums.computed) if self._totals.cached is not None else None,
+            shared_prefix=self.shared_prefix,
             mean_context=self._context_tokens / self._contexts if self._contexts else None,
             reports_reuse=self._totals.cached is not None,
             # No step begun in this tick says nothing new about who is prefilling: the last answer stands.
-            cold_share=self._cold / self._begun if self._begun else self._cold_share,
+            cold_share=sums.cold / sums.begun if sums.begun else self._cold_share,
         )
 
-    def reset(self) -> None:
-        """A law has seen the sums: begin new ones."""
-        if self._begun:
-            self._cold_share = self._cold / self._begun
-        self._kept = self._expected = self._cold = self._begun = 0
+    @property
+    def sums(self) -> Sums:
+        """Those of this moment, for :meth:`reset`."""
+        return replace(self._sums)
+
+    def reset(self, seen: Sums) -> None:
+        """A law has seen these sums: only what came after them counts from now on."""
+        if seen.begun:
+            self._cold_share = seen.cold / seen.begun
+        self._sums.take(seen)
 
     def _hold(self, account: _Account, context: int | None) -> None:
         """The account's context is this long now; None when it is gone."""
@@ -204,14 +264,15 @@ class Meter:
         if usage.cached is not None:
             cached = (cached or 0) + usage.cached
             recomputed = recomputed or 0
+            self._sums.computed += max(0, (usage.prompt or 0) - usage.cached)
             if account.context is not None and usage.prompt is not None:
                 # An agent may have dropped part of its history: what it no longer asks for is not recomputed.
                 expected = min(account.context, usage.prompt)
                 kept = min(usage.cached, expected)
                 recomputed += expected - kept
                 if account.hot and account.epoch == self._epoch:
-                    self._kept += kept
-                    self._expected += expected
+                    self._sums.kept += kept
+                    self._sums.expected += expected
         self._totals = Totals(
             prompt=totals.prompt + (usage.prompt or 0),
             cached=cached,

@@ -26,6 +26,8 @@ __all__ = [
     "WindowChange",
 ]
 
+_EMPTIED = 0.1  # share of the pool: less may go with one long request that was aborted
+
 
 class Outcome(enum.StrEnum):
     """How an agent ended."""
@@ -47,7 +49,7 @@ class AgentState(enum.StrEnum):
     PARKED = "parked"
     """Has run, has no seat, and is not asking for one (it is in a tool, or a person thinks)."""
     RETURNING = "returning"
-    """Parked, and queued for a seat; goes before every WAITING agent."""
+    """Parked, and queued for a seat."""
 
 
 class Reason(enum.StrEnum):
@@ -61,6 +63,8 @@ class Reason(enum.StrEnum):
     """The law saw congestion."""
     FIXED = "fixed"
     """The law does not depend on samples."""
+    FOLLOW = "follow"
+    """The token budget keeps to what agents hold; the law saw neither room nor congestion."""
     CLAMPED = "clamped"
     """A bound changed what the law wanted."""
     HOLD = "hold"
@@ -114,11 +118,16 @@ class EngineSample:
     """Share of prompt tokens looked up since the previous sample that were cached. 0..1; only from :meth:`since`."""
     retractions: float | None = None
     """Retractions since the previous sample; only from :meth:`since`."""
+    computed: float | None = None
+    """Prompt tokens that were computed, not found, since the previous sample; only from :meth:`since`."""
+    elapsed_s: float | None = None
+    """Seconds since the previous sample; only from :meth:`since`."""
     restarted: bool = False
-    """A counter went down since the previous sample: the engine is a new one, its cache is empty."""
+    """Since the previous sample a counter went down, so that the engine is a new one, or its cache was emptied, as with
+    new weights: contexts are not expected in it."""
 
-    def since(self, previous: EngineSample | None) -> EngineSample:
-        """This sample with ``hit_rate``, ``retractions`` and ``restarted`` from the deltas to ``previous``.
+    def since(self, previous: EngineSample | None, elapsed_s: float | None = None) -> EngineSample:
+        """This sample with what needs two of them, from the deltas to ``previous``, ``elapsed_s`` seconds ago.
 
         A delta is unknown when either end is, when the counter family changed, when nothing was looked up, and
         after a restart (any counter that went down): the new reading is then only a baseline.
@@ -132,11 +141,20 @@ class EngineSample:
                 (self.query_tokens_total, previous.query_tokens_total),
             ]
         if any(now is not None and before is not None and now < before for now, before in pairs):
-            return replace(self, hit_rate=None, retractions=None, restarted=True)
+            return replace(self, hit_rate=None, retractions=None, computed=None, elapsed_s=None, restarted=True)
         retractions, *rest = (_delta(now, before) for now, before in pairs)
         hits, queries = rest or (None, None)
-        rate = min(1.0, hits / queries) if hits is not None and queries else None
-        return replace(self, hit_rate=rate, retractions=retractions, restarted=False)
+        # A cache makes room for what comes in, and nothing else empties it: half of it is not gone within a tick.
+        now_used, used = self.occupied_usage, previous.occupied_usage
+        emptied = now_used is not None and used is not None and now_used < used / 2 and used - now_used > _EMPTIED
+        return replace(
+            self,
+            hit_rate=min(1.0, hits / queries) if hits is not None and queries else None,
+            computed=max(0.0, queries - hits) if hits is not None and queries is not None else None,
+            elapsed_s=elapsed_s,
+            retractions=retractions,
+            restarted=emptied,
+        )
 
     def same_reading(self, other: EngineSample | None) -> bool:
         """Whether ``other`` says nothing this sample does not: the engine has not updated in between."""
@@ -148,7 +166,7 @@ def _delta(now: float | None, before: float | None) -> float | None:
 
 
 def _reading(sample: EngineSample) -> EngineSample:
-    return replace(sample, hit_rate=None, retractions=None, restarted=False)
+    return replace(sample, hit_rate=None, retractions=None, computed=None, elapsed_s=None, restarted=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,12 +207,10 @@ class Population:
     """Whether replies say how long contexts are; None while no step has ended."""
     first_context: float | None = None
     """Tokens an agent holds after its first step, on average over the last of them."""
-    peak: float = 0.0
-    """Tokens the seated are going to hold together at most, if they go on as others did; at least ``held``."""
-    horizon: float = 0.0
-    """Tokens each grows by until then."""
     growth: float | None = None
     """Tokens that a context grows by in a step, on average over the last steps."""
+    cycle_s: float | None = None
+    """Seconds from the end of one step to the end of the next of an agent that keeps its seat, on average likewise."""
     shared_prefix: float = 0.0
     """Tokens that new agents find cached of others' prompts."""
     reuse: float | None = None
@@ -203,6 +219,11 @@ class Population:
     Counts an agent only if it kept its seat since its last step and no cut or restart came in between: so it shows
     eviction under the window in force, not what parking cost. Unknown while nobody has come back.
     """
+    computed: float | None = None
+    """Prompt tokens that were not cached, of the steps that ended since the last sample; None where replies do not say
+    what was cached."""
+    elapsed_s: float | None = None
+    """Seconds since the last sample; None before the first."""
     reports_reuse: bool = False
     """Whether replies have reported cached tokens at all: if so, an unknown reuse means nobody came back."""
     cold_share: float | None = None

@@ -96,7 +96,7 @@ def test_window_that_grows_back_spares_the_marked() -> None:
     assert admission.state("b") is AgentState.IN_TOOL
 
 
-def test_parked_go_before_new_and_each_queue_is_first_in_first_out() -> None:
+def test_the_oldest_goes_first_whether_parked_or_new_and_whenever_it_asked() -> None:
     admission = Admission()
     admitted(admission, "old", "p1", "p2")
     admission.set_window(1)
@@ -105,7 +105,23 @@ def test_parked_go_before_new_and_each_queue_is_first_in_first_out() -> None:
     admitted(admission, "n1", "n2", "p2", "p1")
     assert admission.state("p1") is AgentState.RETURNING
     admission.set_window(5)
-    assert admission.take_granted() == ["p2", "p1", "n1", "n2"]
+    assert admission.take_granted() == ["p1", "p2", "n1", "n2"]
+
+
+def test_a_younger_one_does_not_take_the_room_that_the_oldest_in_line_needs_more_of() -> None:
+    admission = budget(60, 50, tokens=100)
+    assert states(admission) == "a:in_tool b:parked"
+    admission.expect(10)
+    assert admitted(admission, "b", "small") == [False, False]
+    admission.weigh("a", 45)
+    assert admission.take_granted() == ["b"]
+    assert states(admission) == "a:in_tool b:generating small:waiting"
+
+
+def test_an_older_one_may_take_the_room_that_a_younger_one_waits_for_more_of() -> None:
+    admission = budget(30, 40, 80, tokens=100)
+    admission.park("b")
+    assert admitted(admission, "c", "b") == [False, True]
 
 
 def test_age_survives_parking() -> None:
@@ -388,7 +404,17 @@ def test_each_sample_says_the_growth_anew() -> None:
     assert states(admission) == "a:in_tool b:generating c:generating"
 
 
-def test_the_parked_wait_for_room_with_their_growth_and_go_before_new_ones() -> None:
+def test_who_waits_is_seated_when_a_new_one_turns_out_to_need_less() -> None:
+    admission = budget(40, tokens=100)
+    admission.expect(70)
+    assert not admission.request("b")
+    assert not admission.request("child", "b")
+    admission.expect(60)
+    assert admission.take_granted() == ["b", "child"]
+    assert admission.population().held == 100
+
+
+def test_the_parked_wait_for_room_with_their_growth_and_go_before_younger_ones() -> None:
     admission = budget(40, 30, 50, tokens=100, growth=Growth(seated=15))
     assert states(admission) == "a:in_tool b:in_tool c:parked"
     admission.expect(10)
@@ -434,4 +460,99 @@ def test_agents_that_are_gone_are_let_go() -> None:
         admission.request(f"agent{number}")
         admission.pause(f"agent{number}")
         admission.finish(f"agent{number}")
-    assert len(admission._youngest) < 100
+    for ages in (admission._waiting, admission._keeping, admission._marked):
+        assert len(ages._heap) < 100
+
+
+def test_one_that_was_to_lose_its_seat_keeps_it_when_it_is_the_oldest_left() -> None:
+    admission = budget(100, 60, tokens=1000)
+    admitted(admission, "a", "b")
+    admission.set_window(math.inf, tokens=50)
+    assert admission.over == 1
+    admission.finish("a")
+    assert admission.over == 0
+    admission.pause("b")
+    assert states(admission) == "b:in_tool"
+
+
+def test_room_that_a_sub_agent_leaves_goes_to_those_who_have_seats_first() -> None:
+    admission = budget(40, 60, tokens=150)
+    admission.request("child", "a")
+    admission.weigh("child", 50)
+    admission.request("b")
+    admission.set_window(math.inf, tokens=100)
+    assert admission.over == 1  # b, at its boundary
+    assert not admission.request("new")
+    admission.finish("child")
+    admission.pause("b")
+    assert states(admission) == "a:in_tool b:in_tool new:generating"
+
+
+# --- seats for those who wait, from those who are long in their tools ---
+
+
+def idle(*since: float, window: float = math.inf) -> Admission:
+    """Agents a, b, c, ... in a tool since then."""
+    admission = Admission(window)
+    for agent, at in zip("abcdef", since, strict=False):
+        admission.request(agent)
+        admission.pause(agent, at)
+    return admission
+
+
+def test_nobody_gives_up_its_seat_while_nobody_waits() -> None:
+    admission = idle(1, 2, 3, window=3)
+    admission.give_up_idle(100)
+    assert states(admission) == "a:in_tool b:in_tool c:in_tool"
+
+
+def test_who_is_longest_in_its_tool_gives_up_its_seat_to_one_that_waits() -> None:
+    admission = idle(3, 1, 2, window=3)
+    admission.request("new")
+    admission.give_up_idle(100)
+    assert admission.take_granted() == ["new"]
+    assert admission.take_parked() == ["b"]
+    assert states(admission) == "a:in_tool b:parked c:in_tool new:generating"
+
+
+def test_nobody_gives_up_its_seat_that_is_in_its_tool_for_no_longer_than_that() -> None:
+    admission = idle(3, 1, 2, window=3)
+    admission.request("new")
+    admission.give_up_idle(1)
+    assert states(admission) == "a:in_tool b:in_tool c:in_tool new:waiting"
+
+
+def test_as_many_give_up_their_seats_as_those_who_wait_need_and_no_more() -> None:
+    admission = budget(30, 30, 30, tokens=100)
+    admission.expect(50)
+    assert not admission.request("new")
+    admission.give_up_idle(100)
+    assert states(admission) == "a:parked b:parked c:in_tool new:generating"
+
+
+def test_who_generates_never_gives_up_its_seat_nor_does_its_family() -> None:
+    admission = idle(1, 2, window=2)
+    admission.request("child", "a")
+    admission.request("b")
+    admission.request("new")
+    admission.give_up_idle(100)
+    assert states(admission) == "a:in_tool b:generating child:generating new:waiting"
+
+
+def test_a_family_is_in_its_tools_since_its_last_generation_ended_however_that_was() -> None:
+    admission = idle(1, 5, window=2)
+    admission.request("child", "a")
+    admission.finish("child", 9)
+    admission.request("new")
+    admission.give_up_idle(7)
+    assert states(admission) == "a:in_tool b:parked new:generating"
+
+
+def test_who_gave_up_its_seat_is_first_in_line_by_age_when_it_returns() -> None:
+    admission = idle(1, 2, window=2)
+    admitted(admission, "new", "newer")
+    admission.give_up_idle(1.5)
+    assert states(admission) == "a:parked b:in_tool new:generating newer:waiting"
+    assert not admission.request("a")
+    admission.finish("b")
+    assert states(admission) == "a:generating new:generating newer:waiting"

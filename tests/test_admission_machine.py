@@ -1,4 +1,8 @@
-"""The admission state machine: random lives against a model of the rules."""
+"""The admission state machine: random lives against a model of the rules.
+
+The rule of order: a seat is only ever granted to a family that is older than every other one that waits. So whoever
+waits is overtaken by older ones alone, of which there are finitely many, and nobody starves.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from concur_agents.admission import Admission
+from concur_agents.families import Family
 from concur_agents.samples import AgentState, Growth
 
 AGENTS = st.sampled_from([f"agent{number}" for number in range(12)])
@@ -26,13 +31,19 @@ class AdmissionMachine(RuleBasedStateMachine):
         self.weights: dict[str, int] = {}
         self.told: set[str] = set()  # who was told to generate, and has not paused, finished or withdrawn
         self.queued: list[str] = []  # who was told to wait, in order
+        self.now = 0.0
+        self.expected = {0}  # what new ones were ever taken to hold
 
     def hear(self) -> None:
         """What the controller does after each operation: wake whom a seat was granted."""
-        for agent in self.admission.take_granted():
+        granted = self.admission.take_granted()
+        for agent in granted:
             assert agent in self.queued, f"{agent} was granted twice, or without asking"
             self.queued.remove(agent)
             self.told.add(agent)
+        ages = [self.age(agent) for agent in granted]
+        assert ages == sorted(ages), "a younger one was served before an older one"
+        assert not ages or all(self.age(agent) > ages[-1] for agent in self.queued), "an older one still waits"
         for agent in self.admission.take_parked():
             assert self.admission.state(agent) in (AgentState.PARKED, AgentState.RETURNING)
             assert self.admission.parent(agent) is None
@@ -44,7 +55,9 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert not was_told or granted
         if granted:
             self.told.add(agent)
-            # Granted at once: on a seat its family had, or on one that fits the window.
+            # Granted at once: on a seat its family had, or on one that fits the window and no older one waits for.
+            if self.seated() > seats_before:
+                assert all(self.age(each) > self.age(agent) for each in self.queued)
             assert self.seated() in (seats_before, seats_before + 1)
             assert self.seated() == seats_before or self.seated() <= self.limit()
             assert self.seated() == seats_before or self.seated() == 1 or self.held() <= self.admission.tokens
@@ -56,14 +69,14 @@ class AdmissionMachine(RuleBasedStateMachine):
     @rule(agent=AGENTS)
     def pause(self, agent: str) -> None:
         if agent in self.admission:
-            assert self.admission.pause(agent) == (agent in self.told)
+            assert self.admission.pause(agent, self.now) == (agent in self.told)
             self.told.discard(agent)
             self.hear()
 
     @rule(agent=AGENTS)
     def park(self, agent: str) -> None:
         if agent in self.admission:
-            self.admission.park(agent)
+            self.admission.park(agent, self.now)
             self.told.discard(agent)
             self.hear()
 
@@ -78,7 +91,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     @rule(agent=AGENTS)
     def finish(self, agent: str) -> None:
         known = agent in self.admission
-        ended = self.admission.finish(agent)
+        ended = self.admission.finish(agent, self.now)
         assert bool(ended) == known
         self.told -= set(ended)
         self.queued = [each for each in self.queued if each not in ended]
@@ -100,12 +113,30 @@ class AdmissionMachine(RuleBasedStateMachine):
         self.hear()
         assert told_before <= self.told, "growth interrupted a generation"
 
+    @rule(seconds=st.integers(0, 5))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+
+    @rule(tokens=st.integers(0, 20))
+    def expect(self, tokens: int) -> None:
+        self.expected.add(tokens)
+        self.admission.expect(tokens)
+        self.hear()
+
+    @rule(patience=st.integers(0, 5))
+    def give_up_idle(self, patience: int) -> None:
+        told_before, waited, seats = set(self.told), bool(self.queued), self.in_tool()
+        self.admission.give_up_idle(self.now - patience)
+        self.hear()
+        assert told_before <= self.told, "whoever generates gave up its seat"
+        assert waited or self.in_tool() == seats, "a seat was given up to nobody"
+
     @precondition(lambda self: self.queued)
     @rule()
     def drain(self) -> None:
-        """Whatever happened, everyone queued is served once those before them finish; parked before new."""
+        """Whatever happened, everyone queued is served once those before them finish, the oldest first."""
         while self.queued:
-            states = {agent: self.admission.state(agent) for agent in self.queued}
+            oldest = min(self.queued, key=self.age)
             assert self.told or self.in_tool(), "agents wait, and nobody holds a seat"
             self.admission.finish(next(iter(self.told or self.in_tool())))
             self.told &= set(self.admission)
@@ -113,8 +144,8 @@ class AdmissionMachine(RuleBasedStateMachine):
             before = list(self.queued)
             self.hear()
             served = [agent for agent in before if agent not in self.queued]
-            if any(states[agent] is AgentState.WAITING for agent in served):
-                assert not any(self.admission.state(each) is AgentState.RETURNING for each in self.queued)
+            if served and oldest in self.admission:
+                assert oldest in served
 
     @invariant()
     def what_agents_were_told_is_what_admission_holds(self) -> None:
@@ -138,6 +169,12 @@ class AdmissionMachine(RuleBasedStateMachine):
     def what_the_seated_hold_adds_up(self) -> None:
         self.weights = {agent: tokens for agent, tokens in self.weights.items() if agent in self.admission}
         assert self.admission.population().held == self.held()
+        held: dict[Family, int] = {}
+        for agent in self.admission:
+            family = self.admission._members[agent].family
+            held[family] = held.get(family, 0) + self.weights.get(agent, 0)
+        assert all(family.held == tokens for family, tokens in held.items())
+        assert all(family.tokens in (tokens, *self.expected) for family, tokens in held.items() if family.seated)
 
     @invariant()
     def no_seat_is_idle_while_someone_waits(self) -> None:
@@ -154,16 +191,13 @@ class AdmissionMachine(RuleBasedStateMachine):
     def seated(self) -> int:
         return self.admission.population().seated
 
-    def held(self) -> int:
-        """Tokens of every member of a family that has a seat."""
-        seated = {self.root(agent) for agent in self.told | self.in_tool()}
-        weights = {agent: tokens for agent, tokens in self.weights.items() if agent in self.admission}
-        return sum(tokens for agent, tokens in weights.items() if self.root(agent) in seated)
+    def held(self) -> float:
+        """Tokens of every family that has a seat."""
+        seated = {self.admission._members[agent].family for agent in self.told | self.in_tool()}
+        return sum(family.tokens for family in seated)
 
-    def root(self, agent: str) -> str:
-        while (parent := self.admission.parent(agent)) is not None and parent in self.admission:
-            agent = parent
-        return agent
+    def age(self, agent: str) -> int:
+        return self.admission._members[agent].family.age
 
     def limit(self) -> float:
         return max(1, math.floor(self.admission.window)) if math.isfinite(self.admission.window) else math.inf

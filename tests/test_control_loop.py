@@ -312,7 +312,7 @@ def grow(controller: Controller, agent: str, context: int) -> None:
 
 def test_a_token_budget_parks_the_youngest_as_contexts_grow(make_controller: Any) -> None:
     reader = ScriptedReader([EngineSample(capacity_tokens=1000, running=number) for number in range(9)])
-    controller = make_controller(reader=reader, law=TokenBudget(fill=1.0))
+    controller = make_controller(reader=reader, law=TokenBudget(margin=0.0))
     for agent in "abc":
         grow(controller, agent, 200)
     controller.tick()

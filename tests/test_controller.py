@@ -22,6 +22,7 @@ from concur_agents import (
     LifecycleError,
     Outcome,
     Population,
+    TokenBudget,
     UnknownAgentError,
 )
 from concur_agents.testing import ManualClock, ScriptedReader
@@ -256,6 +257,17 @@ async def test_snapshots_are_frozen(concur: Controller) -> None:
         concur.history()[0].after = 9  # type: ignore[misc]
     assert isinstance(concur.history(), tuple)
     assert isinstance(concur.agents(), tuple)
+
+
+def test_a_token_budget_is_the_law_by_default() -> None:
+    concur = Controller(ScriptedReader([EngineSample(capacity_tokens=1000)]), background=False)
+    assert concur.stats().window == TokenBudget().initial
+    concur.sync.admit("a")
+    concur.observe("a", {"prompt_tokens": 100, "completion_tokens": 0, "cached_tokens": 0})
+    concur.pause("a")
+    concur.tick()
+    assert (concur.stats().window, concur.stats().population.tokens) == (math.inf, 950)
+    concur.close()
 
 
 def test_history_keeps_as_many_changes_as_told(make_controller: Any) -> None:

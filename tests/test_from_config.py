@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from concur_agents import ConcurLaw, ConfigError, Controller, FixedWindow
+from concur_agents import ConfigError, Controller, FixedWindow, TokenBudget
 from concur_agents.config import ENVIRONMENT
 from concur_agents.emulator import Emulator
 from concur_agents.testing import ManualClock, ScriptedReader
@@ -42,7 +42,7 @@ def test_every_setting_reaches_the_controller() -> None:
     made = Controller.from_config(
         {
             "engine": URL,
-            "law": {"alpha": 5},
+            "law": {"ahead": 5},
             "tick": 0.5,
             "stale_after": 7,
             "fallback": 9,
@@ -53,7 +53,7 @@ def test_every_setting_reaches_the_controller() -> None:
     )
     with made:
         governor = made._governor
-        assert governor._law == ConcurLaw(alpha=5)
+        assert governor._law == TokenBudget(ahead=5)
         assert (made._tick_s, governor._stale_after, governor._fallback) == (0.5, 7, 9)
         assert governor.history.maxlen == 3
         assert made.session_header == "X-Agent"
@@ -80,7 +80,7 @@ def test_the_environment_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     with pytest.raises(ConfigError, match="no engine is known"):
         Controller.from_config()
     monkeypatch.setenv("CONCUR_ENGINE_URL", URL)
-    assert Controller.from_config().stats().window == math.inf
+    assert Controller.from_config().stats().window == TokenBudget().initial
     path = tmp_path / "c.yaml"
     path.write_text("law: fixed:4\n")
     monkeypatch.setenv("CONCUR_CONFIG", str(path))

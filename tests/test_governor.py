@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from concur_agents import Clamped, ConcurLaw, Decision, EngineSample, FixedWindow, Population, Reason, Uncontrolled
+from concur_agents import (
+    Clamped,
+    ConcurLaw,
+    Decision,
+    EngineSample,
+    FixedWindow,
+    Population,
+    Reason,
+    Smoothed,
+    TokenBudget,
+    Uncontrolled,
+)
 from concur_agents.governor import Governor
-from concur_agents.samples import NO_GROWTH, Growth
 
 STALE_AFTER = 30.0
 BUSY = Population(window=0, seated=10, generating=8, in_tool=2, waiting=5)
@@ -58,13 +68,14 @@ def reading(number: int, **fields: Any) -> EngineSample:
 # --- once per fresh sample ---
 
 
-def test_law_is_asked_once_per_fresh_reading() -> None:
-    law = Scripted([cut(4), cut(2), cut(1)])
+def test_law_sees_a_reading_once_and_then_only_the_agents() -> None:
+    law = Scripted([cut(4), Decision(4, Reason.UNKNOWN)])
     governor = govern(law)
     for now in range(5):
         governor.read(reading(1), BUSY, 0, now)
-    assert len(law.asked) == 1
-    assert governor.window == 4
+        assert governor.decided == (now == 0)
+    assert [sample for sample, _ in law.asked] == [reading(1), *[EngineSample()] * 4]
+    assert (governor.window, governor.reason, governor.problem) == (4, Reason.CUT, None)
 
 
 def test_law_sees_deltas_and_the_window_it_chose() -> None:
@@ -76,12 +87,12 @@ def test_law_sees_deltas_and_the_window_it_chose() -> None:
     assert [population.window for _, population in law.asked] == [8, 4]
 
 
-def test_reading_is_news_when_anything_changed() -> None:
-    governor = govern(FixedWindow(1))
-    assert governor.is_news(reading(1))
-    governor.read(reading(1), BUSY, 0, 0)
-    assert not governor.is_news(reading(1))
-    assert governor.is_news(reading(2))
+def test_time_between_two_samples_is_that_between_fresh_readings() -> None:
+    law = Scripted([hold()])
+    governor = govern(law)
+    for now, number in ((1, 1), (3, 2), (5, 2), (9, 3)):
+        governor.read(reading(number), BUSY, 0, now)
+    assert [sample.elapsed_s for sample, _ in law.asked] == [None, 2, None, 6]
 
 
 def test_law_that_remembers_is_followed_by_its_successor() -> None:
@@ -172,16 +183,16 @@ def test_law_is_asked_on_recovery_with_its_own_window_and_not_the_fallback() -> 
 
 def test_unreachable_engine_holds_and_then_falls_back() -> None:
     governor = govern(ConcurLaw(start=4), fallback=32)
-    governor.missed("refused", BUSY, 10)
+    governor.missed("refused", BUSY, 0, 10)
     assert (governor.window, governor.problem) == (4, "refused")
-    governor.missed("refused", BUSY, STALE_AFTER + 0.1)
+    governor.missed("refused", BUSY, 0, STALE_AFTER + 0.1)
     assert (governor.window, governor.reason, governor.problem) == (32, Reason.STALE, "refused for 30 s")
 
 
 def test_an_answer_ends_the_problem_even_if_it_says_nothing_new() -> None:
     governor = govern(ConcurLaw(start=4))
     governor.read(reading(1), IDLE, 0, 1)
-    governor.missed("refused", IDLE, 2)
+    governor.missed("refused", IDLE, 0, 2)
     assert governor.problem == "refused"
     governor.read(reading(1), IDLE, 0, 3)
     assert governor.problem is None
@@ -222,10 +233,70 @@ def test_samples_without_what_the_law_needs_hold_and_then_fall_back() -> None:
 def test_law_that_needs_no_sample_is_not_disturbed_by_their_absence(law: Any) -> None:
     governor = govern(law, fallback=32)
     for now in range(0, 200, 10):
-        governor.missed("refused", BUSY, now)
+        governor.missed("refused", BUSY, 0, now)
         governor.read(EngineSample(), BUSY, 0, now)
     assert governor.window == law.initial
     assert [change.reason for change in governor.history] == [Reason.START]
+
+
+# --- without readings ---
+
+
+KNOWN = Population(
+    window=0, seated=8, generating=8, waiting=5, measured=True, first_context=50.0, mean_context=80.0, held=600.0
+)
+
+
+def test_a_token_budget_goes_on_by_replies_alone_and_is_never_stale() -> None:
+    governor = govern(TokenBudget(margin=0.0), fallback=32)
+    governor.read(EngineSample(capacity_tokens=1000), KNOWN, 0, 0)
+    assert governor.tokens == 1000
+    for now in range(1, 200, 10):
+        governor.missed("refused", replace(KNOWN, shared_prefix=float(now)), 0, now)
+        assert (governor.tokens, governor.window, governor.problem) == (1000 - now, math.inf, "refused")
+        assert governor.decided
+    governor.read(EngineSample(capacity_tokens=500), KNOWN, 0, 300)
+    assert (governor.tokens, governor.reason, governor.problem) == (500, Reason.FOLLOW, None)
+
+
+def test_metrics_that_stand_still_do_not_keep_a_token_budget_from_what_replies_say() -> None:
+    governor = govern(TokenBudget(margin=0.0))
+    for now, shared in enumerate((0, 100, 200)):
+        governor.read(EngineSample(capacity_tokens=1000), replace(KNOWN, shared_prefix=shared), 0, now)
+        assert governor.tokens == 1000 - shared
+
+
+def test_the_papers_law_holds_without_readings_and_its_window_is_back_with_them() -> None:
+    governor = govern(ConcurLaw(start=4), fallback=32)
+    seen = []
+    for now in range(0, 50, 10):
+        governor.missed("refused", BUSY, 0, now)
+        assert not governor.decided
+        seen.append((governor.window, governor.reason))
+    assert seen == [(4, Reason.START)] * 4 + [(32, Reason.STALE)]
+    governor.read(reading(1), BUSY, 0, 51)
+    assert (governor.window, governor.reason, governor.problem) == (4, Reason.RECOVERED, None)
+    assert governor.decided
+
+
+def test_agents_that_a_law_could_not_judge_without_a_reading_are_not_remembered_twice() -> None:
+    """They are shown again, with what they did since, when a reading is there."""
+    governor = govern(Smoothed(ConcurLaw(start=4), weight=0.5))
+    governor.read(reading(1), replace(BUSY, reuse=1.0, reports_reuse=True), 0, 0)
+    for now in range(1, 10):
+        governor.read(reading(1), replace(BUSY, reuse=0.0, reports_reuse=True), 0, now)
+    governor.read(reading(2), replace(BUSY, reuse=0.0, reports_reuse=True), 0, 10)
+    assert isinstance(governor._law, Smoothed)
+    assert governor._law.reuse == 0.5
+
+
+def test_a_law_that_needs_no_reading_ends_a_fallback_without_one() -> None:
+    governor = govern(Scripted([cut(4), RuntimeError("boom"), hold(4)]), fallback=32)
+    governor.read(reading(1), BUSY, 0, 1)
+    governor.read(reading(2), BUSY, 0, 2)
+    assert (governor.window, governor.reason) == (32, Reason.LAW_FAILED)
+    governor.read(reading(2), BUSY, 0, 3)
+    assert (governor.window, governor.reason, governor.problem) == (4, Reason.RECOVERED, None)
 
 
 # --- a law that fails ---
@@ -238,6 +309,10 @@ FAILURES = [
     Decision(math.nan, Reason.GROW),
     Decision("many", Reason.GROW),  # type: ignore[arg-type]
     Decision(None, Reason.GROW),  # type: ignore[arg-type]
+    Decision(8, Reason.GROW, tokens=math.nan),
+    Decision(8, Reason.GROW, ahead=math.inf),
+    Decision(8, Reason.GROW, ahead=-1.0),
+    Decision(8, Reason.GROW, patience_s=math.nan),
 ]
 
 
@@ -257,8 +332,19 @@ def test_law_that_fails_opens_up_until_it_works_again(answer: object) -> None:
 def test_law_that_cannot_do_without_a_sample_fails_instead_of_hanging() -> None:
     governor = govern(Scripted([cut(4), TypeError("'<' not supported")]), fallback=32)
     governor.read(reading(1), BUSY, 0, 1)
-    governor.missed("refused", BUSY, 100)
+    governor.missed("refused", BUSY, 0, 100)
     assert (governor.window, governor.reason) == (32, Reason.LAW_FAILED)
+
+
+def test_law_that_cannot_do_without_a_sample_is_held_until_that_has_lasted() -> None:
+    """It may be right but for not knowing what to say; metrics often stand still for some ticks."""
+    governor = govern(Scripted([cut(4), TypeError("'<' not supported"), cut(2)]), fallback=32)
+    governor.read(reading(1), BUSY, 0, 1)
+    governor.read(reading(1), BUSY, 0, 2)
+    assert (governor.window, governor.reason, governor.problem) == (4, Reason.CUT, None)
+    assert not governor.decided
+    governor.read(reading(2), BUSY, 0, 3)
+    assert (governor.window, governor.reason) == (2, Reason.CUT)
 
 
 def test_something_else_that_failed_opens_up_too() -> None:
@@ -320,14 +406,14 @@ def test_reading_that_ends_a_fallback_is_not_held_against_the_window_before_it()
 
 
 def budgeted(tokens: float, reason: Reason = Reason.FIXED) -> Decision:
-    return Decision(math.inf, reason, tokens=tokens, growth=Growth(seated=9.0))
+    return Decision(math.inf, reason, tokens=tokens, ahead=9.0, patience_s=7.0)
 
 
 def test_a_budget_is_taken_as_it_is_whoever_waits() -> None:
     governor = govern(Scripted([budgeted(100), budgeted(50), budgeted(200)]))
     for number, tokens in enumerate((100, 50, 200)):
         governor.read(reading(number), CALM, over=3, now=number)
-        assert (governor.window, governor.tokens, governor.growth.seated) == (math.inf, tokens, 9.0)
+        assert (governor.window, governor.tokens, governor.ahead, governor.patience_s) == (math.inf, tokens, 9, 7)
 
 
 def test_only_what_the_law_did_to_a_budget_is_history() -> None:
@@ -345,8 +431,9 @@ def test_only_what_the_law_did_to_a_budget_is_history() -> None:
 def test_the_fallback_has_no_budget_and_recovery_has_the_one_from_before() -> None:
     governor = govern(Scripted([budgeted(100), Decision(math.inf, Reason.UNKNOWN)], initial=math.inf))
     governor.read(reading(0), BUSY, over=0, now=0)
-    governor.missed("no answer", BUSY, STALE_AFTER + 1)
-    assert (governor.tokens, governor.growth) == (math.inf, NO_GROWTH)
+    governor.missed("no answer", BUSY, 0, STALE_AFTER + 1)
+    assert (governor.tokens, governor.ahead, governor.patience_s) == (math.inf, 0, math.inf)
     governor._law = Scripted([budgeted(70)])
     governor.read(reading(1), BUSY, over=0, now=STALE_AFTER + 2)
-    assert (governor.tokens, governor.reason) == (100, Reason.RECOVERED)
+    assert (governor.tokens, governor.ahead, governor.patience_s) == (100, 9, 7)
+    assert governor.reason is Reason.RECOVERED

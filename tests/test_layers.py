@@ -17,7 +17,8 @@ ROOT = Path(concur_agents.__file__).parent
 LAYERS = [
     ["errors"],
     ["samples", "usage", "families", "forecast"],
-    ["laws", "admission", "meter", "engines"],
+    ["laws", "aging", "meter", "engines"],
+    ["admission"],
     ["governor", "events", "config"],
     ["turns", "eventlog"],
     ["limiter"],

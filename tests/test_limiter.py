@@ -89,7 +89,7 @@ async def test_parked_agent_that_gives_up_is_parked_again(limiter: Limiter) -> N
     waiting.cancel()
     await left(waiting)
     assert limiter.state("a") is AgentState.PARKED
-    assert limiter.measure(reset=False)[0].seated == 0
+    assert limiter.measure()[0].seated == 0
 
 
 async def test_grant_nobody_came_for_is_no_life(limiter: Limiter) -> None:
@@ -392,6 +392,90 @@ def test_a_step_that_ends_weighs_its_agent_before_it_is_at_its_boundary() -> Non
         "a": AgentState.IN_TOOL,
         "b": AgentState.PARKED,
     }
+
+
+def one_step(limiter: Limiter, agent: str, prompt: int, cached: int = 0) -> None:
+    run_now(limiter, agent)
+    limiter.observe(agent, TokenUsage(prompt=prompt, cached=cached, output=0))
+    limiter.pause(agent)
+
+
+def test_a_step_that_begins_weighs_what_it_is_going_to_add() -> None:
+    limiter = Limiter(math.inf, ManualClock())
+    one_step(limiter, "a", 100)
+    one_step(limiter, "a", 120, 100)
+    assert limiter.measure()[0].held == 120
+    run_now(limiter, "a")
+    assert limiter.measure()[0].held == 140
+    limiter.pause("a")  # without usage: what it held before
+    assert limiter.measure()[0].held == 120
+
+
+def test_what_a_law_has_seen_is_counted_once_and_what_came_meanwhile_next() -> None:
+    limiter = Limiter(math.inf, clock := ManualClock())
+    one_step(limiter, "a", 100)
+    clock.advance(2)
+    first = limiter.measure()[0]
+    assert (first.computed, first.elapsed_s) == (100, None)
+    one_step(limiter, "a", 130, 100)
+    clock.advance(3)
+    limiter.reset()
+    again = limiter.measure()[0]
+    assert (again.computed, again.elapsed_s, again.reuse) == (30, 3, 1.0)
+
+
+def test_what_no_law_decided_on_is_shown_again() -> None:
+    limiter = Limiter(math.inf, clock := ManualClock())
+    limiter.measure()
+    limiter.reset()
+    for elapsed, computed in ((4, 100), (8, 200)):
+        one_step(limiter, f"a{elapsed}", 100)
+        clock.advance(4)
+        population = limiter.measure()[0]
+        assert (population.computed, population.elapsed_s) == (computed, elapsed)
+
+
+def test_room_is_kept_for_what_the_seated_grow_by_within_the_look_ahead() -> None:
+    limiter = Limiter(math.inf, ManualClock())
+    one_step(limiter, "a", 100)
+    limiter.set_window(math.inf, tokens=299, ahead=50.0, new_epoch=False)
+    assert limiter.request("b", None).waiter is not None  # 100 and 100, and 50 for each
+    limiter.set_window(math.inf, tokens=300, ahead=50.0, new_epoch=False)
+    assert limiter.state("b") is AgentState.GENERATING
+
+
+def test_who_is_in_its_tool_for_longer_than_patience_loses_its_seat_to_one_that_waits() -> None:
+    limiter = Limiter(2, clock := ManualClock())
+    limiter.streams.append(stream := EventStream(100, limiter.streams.remove))
+    for agent in "ab":
+        run_now(limiter, agent)
+    limiter.pause("b")
+    clock.advance(5)
+    limiter.pause("a")
+    clock.advance(5)
+    waiting = limiter.request("c", None)
+    assert waiting.waiter is not None
+    limiter.set_window(2, patience_s=10.0, new_epoch=False)
+    assert not waiting.waiter.done()
+    clock.advance(1)
+    limiter.set_window(2, patience_s=10.0, new_epoch=False)
+    assert waiting.waiter.done()
+    assert {view.agent_id: str(view.state) for view in limiter.views()} == {
+        "a": "in_tool",
+        "b": "parked",
+        "c": "generating",
+    }
+    limiter.close()
+    assert [str(kind) for kind in check_lives(stream)["b"]] == ["admitted", "paused", "parked", "finished"]
+
+
+def test_an_agent_that_finishes_in_its_tool_has_ended_no_step() -> None:
+    limiter = Limiter(math.inf, clock := ManualClock())
+    one_step(limiter, "a", 100)
+    clock.advance(10)
+    one_step(limiter, "a", 130, 100)
+    limiter.finish("a", DONE)
+    assert limiter.measure()[0].cycle_s == 10
 
 
 def test_agents_without_usage_weigh_nothing() -> None:

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from concur_agents import AgentState, Outcome, UnknownAgentError
+from concur_agents import AgentState, Outcome, TokenUsage, UnknownAgentError
 from concur_agents.events import EventStream
 from concur_agents.limiter import Limiter
 from concur_agents.testing import ManualClock
@@ -27,7 +27,8 @@ class Chaos:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.limiter = Limiter(3, ManualClock())
+        self.clock = ManualClock()
+        self.limiter = Limiter(3, self.clock)
         self.limiter.streams.append(EventStream(1_000_000, self.limiter.streams.remove))
         self.events = self.limiter.streams[0]
 
@@ -41,6 +42,8 @@ class Chaos:
         try:
             assert self.limiter.state(agent) in (AgentState.GENERATING, None), "woken without a seat"
             await self.nap()
+            if self.random.random() < 0.7:
+                self.limiter.observe(agent, TokenUsage(prompt=self.random.randrange(20), cached=0), request)
         finally:
             self.limiter.end_step(request)
 
@@ -63,11 +66,19 @@ class Chaos:
         while not all(life.done() for life in lives):
             match self.random.randrange(4):
                 case 0:
-                    self.limiter.set_window(self.random.choice([0, 1, 2.5, 4, math.inf]), new_epoch=False)
+                    self.limiter.set_window(
+                        self.random.choice([0, 1, 2.5, 4, math.inf]),
+                        tokens=self.random.choice([0, 30, math.inf]),
+                        ahead=self.random.choice([0.0, 10.0]),
+                        patience_s=self.random.choice([0.0, math.inf]),
+                        new_epoch=False,
+                    )
                 case 1:
                     self.random.choice(lives).cancel()
                 case 2 if (views := self.limiter.views()) and self.random.random() < 0.2:
                     self.limiter.finish(self.random.choice(views).agent_id, Outcome.FAILED)
+                case 3:
+                    self.clock.advance(1)
                 case _:
                     pass
             await asyncio.sleep(0)
@@ -87,6 +98,6 @@ def test_no_wake_up_is_lost_and_nothing_is_left_whatever_happens(seed: int) -> N
     chaos = Chaos(seed)
     asyncio.run(chaos.run())
     assert empty(chaos.limiter)
-    population, over = chaos.limiter.measure(reset=False)
+    population, over = chaos.limiter.measure()
     assert (population.seated, population.waiting, population.parked, over) == (0, 0, 0, 0)
     assert not chaos.events.dropped

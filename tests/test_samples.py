@@ -59,6 +59,34 @@ def test_reading_after_a_restart_is_the_new_baseline() -> None:
     assert (later.hit_rate, later.restarted) == (0.5, False)
 
 
+def test_what_was_computed_is_what_was_looked_up_and_not_found_since_the_one_before() -> None:
+    sample = AFTER.since(BEFORE, 2.5)
+    assert (sample.computed, sample.elapsed_s) == (70, 2.5)
+    assert BEFORE.since(BEFORE, 1.0).computed == 0
+    assert (AFTER.since(None, 2.5).computed, AFTER.since(None, 2.5).elapsed_s) == (None, None)
+    assert AFTER.since(BEFORE).elapsed_s is None
+
+
+def test_what_was_computed_is_unknown_when_a_counter_is_and_after_a_restart() -> None:
+    assert replace(AFTER, hit_counter="b").since(BEFORE, 1.0).computed is None
+    assert replace(AFTER, hit_tokens_total=None).since(BEFORE, 1.0).computed is None
+    reborn = replace(BEFORE, query_tokens_total=1.0).since(AFTER, 1.0)
+    assert (reborn.restarted, reborn.computed, reborn.elapsed_s) == (True, None, None)
+
+
+def test_a_cache_that_was_emptied_is_a_restart_whose_deltas_are_good() -> None:
+    """With new weights the engine goes on, and its counters too."""
+    sample = replace(AFTER, occupied_usage=0.1).since(replace(BEFORE, occupied_usage=0.9), 1.0)
+    assert (sample.restarted, sample.hit_rate, sample.computed) == (True, 0.3, 70)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(0.9, 0.5), (0.1, 0.01), (0.5, 0.9), (None, 0.1), (0.9, None), (0.0, 0.0)]
+)
+def test_a_cache_that_is_smaller_or_unknown_was_not_emptied(before: float | None, after: float | None) -> None:
+    assert not replace(AFTER, occupied_usage=after).since(replace(BEFORE, occupied_usage=before)).restarted
+
+
 def test_another_counter_family_gives_no_rate_and_is_no_restart() -> None:
     sample = replace(AFTER, hit_counter="b", hit_tokens_total=1, query_tokens_total=2).since(BEFORE)
     assert (sample.hit_rate, sample.retractions, sample.restarted) == (None, 3, False)
@@ -86,7 +114,7 @@ def test_rate_a_reader_made_up_itself_is_not_believed() -> None:
 
 def test_same_reading_ignores_what_only_two_readings_tell() -> None:
     assert AFTER.since(BEFORE).same_reading(AFTER)
-    assert AFTER.same_reading(replace(AFTER, restarted=True, hit_rate=0.5, retractions=1))
+    assert AFTER.same_reading(replace(AFTER, restarted=True, hit_rate=0.5, retractions=1, computed=3.0, elapsed_s=1.0))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from concur_agents.config.shorthand import long_law
+from concur_agents.config.shorthand import DEFAULT_LAW, long_law
 from concur_agents.config.words import Path
 
 __all__ = ["CONFIG_VARIABLE", "ENVIRONMENT", "KEY_VARIABLE", "Variable", "override"]
@@ -83,7 +83,7 @@ def _put(data: dict[str, Any], path: Path, value: object) -> list[Path]:
 def _override_law(data: dict[str, Any], text: str) -> list[Path]:
     law = long_law(text)
     before = data.get("law", {})
-    if isinstance(before, dict) and before.get("name", "concur") == law["name"]:
+    if isinstance(before, dict) and before.get("name", DEFAULT_LAW) == law["name"]:
         data["law"] = before | law
         return [("law", name) for name in law]
     data["law"] = law

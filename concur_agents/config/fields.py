@@ -14,6 +14,7 @@ from concur_agents.engines.url import engine_url
 __all__ = [
     "AboveZero",
     "Allowed",
+    "AtLeastZero",
     "EventsPath",
     "HeaderName",
     "Kind",
@@ -21,6 +22,7 @@ __all__ = [
     "Section",
     "Share",
     "ShareAboveZero",
+    "ShareBelowOne",
     "Url",
     "VariableName",
     "Window",
@@ -65,7 +67,9 @@ def _checked(url: str) -> str:
 
 
 AboveZero = Annotated[float, Field(gt=0), Allowed("a number above 0")]
+AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False), Allowed("a number of at least 0")]
 Share = Annotated[float, Field(ge=0, le=1), Allowed("a number from 0 to 1")]
+ShareBelowOne = Annotated[float, Field(ge=0, lt=1), Allowed("a number from 0, below 1")]
 ShareAboveZero = Annotated[float, Field(gt=0, le=1), Allowed("a number above 0, at most 1")]
 
 _WINDOW: dict[str, Any] = {"anyOf": [{"type": "number", "minimum": 1}, {"const": "unlimited", "type": "string"}]}

@@ -15,7 +15,17 @@ from pydantic import (
     model_validator,
 )
 
-from concur_agents.config.fields import AboveZero, Allowed, Section, Share, ShareAboveZero, Window
+from concur_agents.config.fields import (
+    AboveZero,
+    Allowed,
+    AtLeastZero,
+    Section,
+    Share,
+    ShareAboveZero,
+    ShareBelowOne,
+    Window,
+)
+from concur_agents.config.shorthand import DEFAULT_LAW
 from concur_agents.laws import ConcurLaw, FixedWindow, Law, TokenBudget, Uncontrolled
 
 __all__ = [
@@ -37,24 +47,26 @@ _NAMES = "budget, concur, fixed, uncontrolled or package.module:Class"
 class BudgetLawConfig(Section):
     """A token budget."""
 
-    name: Annotated[Literal["budget"], Allowed(_NAMES)]
+    name: Annotated[Literal["budget"], Allowed(_NAMES)] = "budget"
     """Which law."""
-    fill: ShareAboveZero = _BUDGET.fill
-    """Share of the KV pool to fill."""
-    reserve: Share = _BUDGET.reserve
-    """Of the growth that is expected, the share to keep room for when one more is seated."""
-    low_reuse: Share = _BUDGET.low_reuse
-    """Reuse below which less of the pool is trusted to be ours."""
+    margin: ShareBelowOne = _BUDGET.margin
+    """Share of the KV pool left free."""
+    ahead: AtLeastZero = _BUDGET.ahead
+    """How far to look ahead when one more is seated, in times that it takes to prefill the whole pool."""
+    patience: AboveZero = _BUDGET.patience
+    """How long an agent keeps its seat in a tool while others wait, in the same."""
+    lost: Share = _BUDGET.lost
+    """Share of kept contexts lost above which less of the pool is trusted to be ours."""
 
     def build(self) -> Law:
         """The law."""
-        return TokenBudget(fill=self.fill, reserve=self.reserve, low_reuse=self.low_reuse)
+        return TokenBudget(margin=self.margin, ahead=self.ahead, patience=self.patience, lost=self.lost)
 
 
 class ConcurLawConfig(Section):
     """The paper's law."""
 
-    name: Annotated[Literal["concur"], Allowed(_NAMES)] = "concur"
+    name: Annotated[Literal["concur"], Allowed(_NAMES)]
     """Which law."""
     alpha: AboveZero = _CONCUR.alpha
     """Agents added per growth."""
@@ -156,7 +168,7 @@ LAWS: dict[str, type[BudgetLawConfig | ConcurLawConfig | FixedLawConfig | Uncont
 
 def _which(value: Any) -> str | None:
     """The name of the model for a law's block; None where there is none."""
-    name = value.get("name", "concur") if isinstance(value, dict) else getattr(value, "name", None)
+    name = value.get("name", DEFAULT_LAW) if isinstance(value, dict) else getattr(value, "name", None)
     if not isinstance(name, str):
         return None
     return name if name in LAWS else _OWN if ":" in name else None

@@ -22,7 +22,7 @@ from concur_agents.config.fields import (
     VariableName,
     Window,
 )
-from concur_agents.config.laws import ConcurLawConfig, LawConfig
+from concur_agents.config.laws import BudgetLawConfig, LawConfig
 from concur_agents.engines import VLLM, SGLang
 from concur_agents.engines.reader import MetricsReader
 
@@ -88,7 +88,7 @@ class Config(Section):
         tuple[EngineConfig, ...], Field(max_length=1), BeforeValidator(_as_tuple), Allowed("a list of one engine")
     ] = ()
     """The engine whose agents are controlled: exactly one for now."""
-    law: LawConfig = ConcurLawConfig()
+    law: LawConfig = BudgetLawConfig()
     """What decides the window: a block, or only a name."""
     tick: Annotated[AboveZero, Field(le=3600), Allowed("a number of seconds above 0, at most 3600")] = 1.0
     """Seconds between readings of the engine."""

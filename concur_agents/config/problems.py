@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from concur_agents.config.files import Document
 from concur_agents.config.laws import LAWS
 from concur_agents.config.schema import allowed, section_at
+from concur_agents.config.shorthand import DEFAULT_LAW
 from concur_agents.config.words import Path, did_you_mean, dotted, shown
 
 __all__ = ["Places", "problems_of"]
@@ -67,7 +68,7 @@ class Places:
 def problems_of(error: ValidationError, data: Mapping[str, Any], places: Places) -> Iterable[str]:
     """One line for each thing that is wrong."""
     law = data.get("law", {})
-    name = law.get("name", "concur") if isinstance(law, dict) else None
+    name = law.get("name", DEFAULT_LAW) if isinstance(law, dict) else None
     for each in error.errors(include_url=False):
         path = _path(each["loc"])
         if path == ("law",) and isinstance(law, dict) and each["type"].startswith("union_tag"):

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from concur_agents.config.fields import Allowed, Section
 from concur_agents.config.laws import LAWS, OwnLawConfig
 from concur_agents.config.models import Config, EngineConfig, IdentityConfig, LoggingConfig
+from concur_agents.config.shorthand import DEFAULT_LAW
 from concur_agents.config.words import Path
 
 __all__ = ["SECTIONS", "allowed", "fields", "make_schema", "section_at"]
@@ -43,7 +44,7 @@ def allowed(field: FieldInfo) -> str:
     return next((each.text for each in reversed(_metadata(field)) if isinstance(each, Allowed)), "something else")
 
 
-def fields(law: str = "concur") -> Iterator[tuple[Path, FieldInfo]]:
+def fields(law: str = DEFAULT_LAW) -> Iterator[tuple[Path, FieldInfo]]:
     """Every field that holds a value, in order; of the laws' only one's."""
     for name, field in Config.model_fields.items():
         section = LAWS[law] if name == "law" else SECTIONS.get(name)

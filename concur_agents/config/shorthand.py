@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["long_form", "long_law"]
+__all__ = ["DEFAULT_LAW", "long_form", "long_law"]
+
+DEFAULT_LAW: Final = "budget"
+"""The law of a block without a name, and of a configuration without a law."""
 
 
 def long_form(data: dict[str, Any]) -> dict[str, Any]:
@@ -18,7 +21,7 @@ def long_form(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def long_law(text: str) -> dict[str, Any]:
-    """``concur``, ``fixed:8`` or ``package.module:Class`` as a block."""
+    """``budget``, ``fixed:8`` or ``package.module:Class`` as a block."""
     name, _, number = text.partition(":")
     if name != "fixed" or not number:
         return {"name": text}

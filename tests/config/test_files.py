@@ -30,8 +30,8 @@ def test_a_block_in_a_users_file(tmp_path: Path) -> None:
 
 def test_yaml_of_aliases_and_merges(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text(f"concur:\n  engine: &e {URL}\n  law: {{<<: &l {{alpha: 3}}, beta: 0.1}}\nother: *e\n")
-    assert load_config(path, env={}).config.law.alpha == 3
+    path.write_text(f"concur:\n  engine: &e {URL}\n  law: {{<<: &l {{ahead: 3}}, margin: 0.1}}\nother: *e\n")
+    assert load_config(path, env={}).config.law.ahead == 3
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "concur:\n", "null"])

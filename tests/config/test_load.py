@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from concur_agents import ConcurLaw, ConfigError, FixedWindow, Uncontrolled
+from concur_agents import ConcurLaw, ConfigError, FixedWindow, TokenBudget, Uncontrolled
 from concur_agents.config import load_config
 from concur_agents.engines import VLLM, SGLang
 
@@ -30,7 +30,7 @@ def origins(source: Any, **env: str) -> dict[str, tuple[str, str]]:
 
 def test_what_is_not_said_is_as_in_code() -> None:
     made = config(ENGINE)
-    assert made.law.build() == ConcurLaw()
+    assert made.law.build() == TokenBudget()
     assert (made.tick, made.stale_after, made.fallback, made.history) == (1, 30, math.inf, 1000)
     assert (made.identity.header, made.logging.level, made.logging.events) == ("X-Session-ID", None, None)
     assert isinstance(made.engines[0].reader(), SGLang)
@@ -71,12 +71,19 @@ def test_every_field() -> None:
         ("uncontrolled", Uncontrolled()),
         ("fixed:8", FixedWindow(8)),
         ({"name": "fixed", "n": 2.5}, FixedWindow(2.5)),
-        ({"alpha": 3}, ConcurLaw(alpha=3)),
-        ({"start": "unlimited"}, ConcurLaw()),
-        ({"start": math.inf}, ConcurLaw()),
+        ("budget", TokenBudget()),
+        (
+            {"name": "budget", "margin": 0.1, "ahead": 0, "patience": 2, "lost": 0.3},
+            TokenBudget(margin=0.1, ahead=0, patience=2, lost=0.3),
+        ),
+        ({"ahead": 3}, TokenBudget(ahead=3)),
+        ({"name": "concur", "alpha": 3}, ConcurLaw(alpha=3)),
+        ({"name": "concur", "start": "unlimited"}, ConcurLaw()),
+        ({"name": "concur", "start": math.inf}, ConcurLaw()),
         ("concur_agents.laws:Uncontrolled", Uncontrolled()),
         ({"name": "concur_agents.laws.fixed:FixedWindow", "n": 3}, FixedWindow(3)),
-        (None, ConcurLaw()),
+        (None, TokenBudget()),
+        ({}, TokenBudget()),
     ],
 )
 def test_laws(law: Any, built: object) -> None:
@@ -93,7 +100,7 @@ def test_a_block_with_nothing_in_it_is_none() -> None:
 
 @pytest.mark.parametrize("kind", [OrderedDict, MappingProxyType, dict])
 def test_any_kind_of_mapping(kind: type[Any]) -> None:
-    assert config(kind({"engines": ({"url": URL},), "law": kind({"alpha": 3})})).law.alpha == 3
+    assert config(kind({"engines": ({"url": URL},), "law": kind({"ahead": 3})})).law.ahead == 3
 
 
 def test_the_block_of_a_users_own_file() -> None:
@@ -135,13 +142,13 @@ def test_the_environment_can_open_up(text: str) -> None:
 
 def test_the_environment_wins_over_the_file_and_keeps_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text("engine: http://file\ntick: 3\nlaw: {alpha: 5}\n")
-    seen = origins(path, CONCUR_ENGINE_URL=URL, CONCUR_LAW="concur")
+    path.write_text("engine: http://file\ntick: 3\nlaw: {ahead: 5}\n")
+    seen = origins(path, CONCUR_ENGINE_URL=URL, CONCUR_LAW="budget")
     assert seen["engines[0].url"] == (URL, "CONCUR_ENGINE_URL")
     assert seen["tick"] == ("3", f"{path}:2")
-    assert seen["law.name"] == ("concur", "CONCUR_LAW")
-    assert seen["law.alpha"] == ("5", f"{path}:3")
-    assert seen["law.beta"] == ("0.5", "default")
+    assert seen["law.name"] == ("budget", "CONCUR_LAW")
+    assert seen["law.ahead"] == ("5", f"{path}:3")
+    assert seen["law.lost"] == ("0.15", "default")
 
 
 def test_another_law_in_the_environment_takes_the_whole_block() -> None:
@@ -168,9 +175,9 @@ def test_a_variable_names_the_file(tmp_path: Path) -> None:
 
 
 def test_the_users_mapping_is_left_alone() -> None:
-    source: Mapping[str, Any] = {"engines": [{"url": "http://a"}], "law": {"alpha": 1}, "logging": {}}
+    source: Mapping[str, Any] = {"engines": [{"url": "http://a"}], "law": {"ahead": 1}, "logging": {}}
     config(source, CONCUR_ENGINE_URL=URL, CONCUR_LAW="fixed:2", CONCUR_LOG_LEVEL="info")
-    assert source == {"engines": [{"url": "http://a"}], "law": {"alpha": 1}, "logging": {}}
+    assert source == {"engines": [{"url": "http://a"}], "law": {"ahead": 1}, "logging": {}}
 
 
 def test_no_engine_is_a_problem_only_where_one_is_needed() -> None:

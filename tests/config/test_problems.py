@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -52,18 +53,24 @@ def problems(source: Any, **env: str) -> tuple[str, ...]:
             {"logging": {"events": "x" * 100}, "tick": 0},
             "tick must be a number of seconds above 0, at most 3600, got 0",
         ),
-        ({"law": {"u_low": 3}}, "law.u_low must be a number from 0 to 1, got 3"),
-        ({"law": {"beta": 0}}, "law.beta must be a number above 0, at most 1, got 0"),
-        ({"law": {"u_low": 0.8}}, "law.u_high must be a number from u_low (0.8) to 1, got 0.5"),
-        ({"law": {"u_high": 0.1}}, "law.u_high must be a number from u_low (0.2) to 1, got 0.1"),
-        ({"law": {"start": 0}}, f"law.start must be {WINDOW}, got 0"),
+        ({"law": {"margin": 1}}, "law.margin must be a number from 0, below 1, got 1"),
+        ({"law": {"ahead": -1}}, "law.ahead must be a number of at least 0, got -1"),
+        ({"law": {"ahead": math.inf}}, "law.ahead must be a number of at least 0, got inf"),
+        ({"law": {"patience": 0}}, "law.patience must be a number above 0, got 0"),
+        ({"law": {"name": "concur", "u_low": 3}}, "law.u_low must be a number from 0 to 1, got 3"),
+        ({"law": {"name": "concur", "beta": 0}}, "law.beta must be a number above 0, at most 1, got 0"),
+        ({"law": {"name": "concur", "u_low": 0.8}}, "law.u_high must be a number from u_low (0.8) to 1, got 0.5"),
+        ({"law": {"name": "concur", "u_high": 0.1}}, "law.u_high must be a number from u_low (0.2) to 1, got 0.1"),
+        ({"law": {"name": "concur", "start": 0}}, f"law.start must be {WINDOW}, got 0"),
         ({"law": {"name": "fixed"}}, f"law.n is missing: it must be {WINDOW}"),
         ({"law": "fixed:x"}, f"law.n must be {WINDOW}, got 'x'"),
         ({"law": "concurr"}, f"law.name must be {LAWS}, got 'concurr' (did you mean concur?)"),
         ({"law": {"name": 3}}, f"law.name must be {LAWS}, got 3"),
         ({"law": 3}, f"law must be {LAWS}, got 3"),
         ({"law": "a b:C"}, f"law.name must be {LAWS}, got 'a b:C'"),
-        ({"law": {"alfa": 1}}, "law.alfa is not a known field (did you mean alpha?)"),
+        ({"law": {"margn": 1}}, "law.margn is not a known field (did you mean margin?)"),
+        ({"law": {"name": "concur", "alfa": 1}}, "law.alfa is not a known field (did you mean alpha?)"),
+        ({"law": {"alpha": 1}}, "law.alpha is not a known field (did you mean ahead?)"),
         ({"law": {"name": "uncontrolled", "n": 1}}, "law.n is not a known field (known: name)"),
         ({"histori": 1}, "histori is not a known field (did you mean history?)"),
         ({"zzz": 1}, f"zzz is not a known field ({KNOWN})"),
@@ -98,19 +105,21 @@ def test_one_problem(given: dict[Any, Any], problem: str) -> None:
 
 def test_all_problems_at_once_with_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "concur.yaml"
-    path.write_text("# mine\nlaw:\n  u_low: 3\n\n  beta: 2\nengines:\n  - kind: x\n    url: x:1\nhistori: 1\n")
+    path.write_text(
+        "# mine\nlaw:\n  name: concur\n  u_low: 3\n\n  beta: 2\nengines:\n  - kind: x\n    url: x:1\nhistori: 1\n"
+    )
     assert problems(path) == (
-        f"{path}:8: engines[0].url {SCHEME}",
-        f"{path}:7: engines[0].kind must be sglang or vllm, got 'x'",
-        f"{path}:5: law.beta must be a number above 0, at most 1, got 2",
-        f"{path}:3: law.u_low must be a number from 0 to 1, got 3",
-        f"{path}:9: histori is not a known field (did you mean history?)",
+        f"{path}:9: engines[0].url {SCHEME}",
+        f"{path}:8: engines[0].kind must be sglang or vllm, got 'x'",
+        f"{path}:6: law.beta must be a number above 0, at most 1, got 2",
+        f"{path}:4: law.u_low must be a number from 0 to 1, got 3",
+        f"{path}:10: histori is not a known field (did you mean history?)",
     )
 
 
 def test_toml_has_no_lines(tmp_path: Path) -> None:
     path = tmp_path / "concur.toml"
-    path.write_text("[concur.law]\nu_low = 3\n")
+    path.write_text('[concur.law]\nname = "concur"\nu_low = 3\n')
     assert problems(path) == (f"{path}: concur.law.u_low must be a number from 0 to 1, got 3",)
 
 

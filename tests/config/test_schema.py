@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concur_agents import ConcurLaw, ConfigError, Controller, FixedWindow
+from concur_agents import ConcurLaw, ConfigError, Controller, FixedWindow, TokenBudget
 from concur_agents.agents import SESSION_HEADER
 from concur_agents.config import json_schema, load_config
 from concur_agents.config.laws import LAWS
@@ -35,6 +35,17 @@ def test_the_papers_law_has_the_laws_own_ranges(parameters: dict[str, float]) ->
     try:
         law = ConcurLaw(**parameters)
     except ValueError:
+        assert not accepts({"law": {"name": "concur"} | parameters})
+    else:
+        data = {"law": {"name": "concur"} | parameters}
+        assert load_config(data, env={}, engine=False).config.law.build() == law
+
+
+@given(st.dictionaries(st.sampled_from([*LAWS["budget"].model_fields][1:]), numbers))
+def test_the_token_budget_has_the_laws_own_ranges(parameters: dict[str, float]) -> None:
+    try:
+        law = TokenBudget(**parameters)  # type: ignore[arg-type]
+    except ValueError:
         assert not accepts({"law": parameters})
     else:
         assert load_config({"law": parameters}, env={}, engine=False).config.law.build() == law
@@ -53,6 +64,11 @@ def test_a_fixed_window_has_the_laws_own_range(n: float) -> None:
 def test_laws_have_the_laws_own_parameters() -> None:
     for name, law in (("concur", ConcurLaw), ("fixed", FixedWindow)):
         assert [*LAWS[name].model_fields] == ["name", *(field.name for field in dataclasses.fields(law))]
+
+
+def test_the_token_budgets_parameters_are_its_first_fields_and_what_it_learns_is_none() -> None:
+    parameters = [*LAWS["budget"].model_fields][1:]
+    assert [field.name for field in dataclasses.fields(TokenBudget)][: len(parameters)] == parameters
 
 
 @given(
@@ -87,6 +103,9 @@ def test_the_json_schema() -> None:
     law = schema["$defs"]["ConcurLawConfig"]["properties"]
     assert (law["u_low"]["minimum"], law["u_low"]["maximum"], law["u_low"]["default"]) == (0, 1, 0.2)
     assert law["alpha"]["exclusiveMinimum"] == 0
+    assert "name" in schema["$defs"]["ConcurLawConfig"]["required"]
+    law = schema["$defs"]["BudgetLawConfig"]["properties"]
+    assert (law["name"]["default"], law["margin"]["exclusiveMaximum"], law["ahead"]["minimum"]) == ("budget", 1, 0)
 
 
 def test_every_field_says_what_it_is_and_what_it_may_hold() -> None:
@@ -104,7 +123,7 @@ def test_every_section_and_field_of_the_json_schema_is_described() -> None:
             assert field.get("description") or "$ref" in field, name
 
 
-@pytest.mark.parametrize("name", ["concur", "fixed:3", "uncontrolled"])
+@pytest.mark.parametrize("name", ["budget", "concur", "fixed:3", "uncontrolled"])
 def test_laws_survive_a_dump(name: str) -> None:
     config = load_config({"law": name}, env={}, engine=False).config
     assert load_config(config.model_dump(mode="json"), env={}, engine=False).config == config

@@ -35,6 +35,8 @@ SAMPLE = st.builds(
     queued=st.none() | COUNT,
     capacity_tokens=st.none() | st.integers(1, 10**9),
     retractions=st.none() | st.floats(0, 1e6),
+    computed=st.none() | st.floats(0, 1e9),
+    elapsed_s=st.none() | st.floats(0, 1e6),
     restarted=st.booleans(),
 )
 POPULATION = st.builds(
@@ -52,9 +54,11 @@ POPULATION = st.builds(
     mean_context=TOKENS,
     first_context=TOKENS,
     held=st.floats(0, 1e9),
-    peak=st.floats(0, 1e9),
-    horizon=st.floats(0, 1e9),
+    tokens=st.floats(0, 1e9) | st.just(math.inf),
     growth=TOKENS,
+    cycle_s=st.none() | st.floats(0, 1e6),
+    computed=TOKENS,
+    elapsed_s=st.none() | st.floats(0, 1e6),
     shared_prefix=st.floats(0, 1e6),
 )
 CONCUR = st.builds(
@@ -68,9 +72,10 @@ CONCUR = st.builds(
 )
 BUDGET = st.builds(
     TokenBudget,
-    fill=st.floats(0.01, 1),
-    reserve=st.floats(0, 1),
-    low_reuse=st.floats(0, 1),
+    margin=st.floats(0, 0.99),
+    ahead=st.floats(0, 100),
+    patience=st.floats(0.01, 100),
+    lost=st.floats(0, 1),
     start=WINDOW,
     trust=st.floats(0.01, 1),
 )
@@ -87,6 +92,10 @@ LAWS = st.recursive(
 
 def looks_at_nothing(law: Law) -> bool:
     return isinstance(law, FixedWindow | Uncontrolled) or (hasattr(law, "law") and looks_at_nothing(law.law))
+
+
+def is_budget(law: Law) -> bool:
+    return isinstance(law, TokenBudget) or (hasattr(law, "law") and is_budget(law.law))
 
 
 def decisions(law: Law, seen: list[tuple[EngineSample, Population]]) -> list[tuple[Population, Decision]]:
@@ -113,6 +122,23 @@ def test_unknown_usage_never_changes_the_window(law: Law, seen: list[tuple[Engin
 
 
 @given(law=LAWS, population=POPULATION)
-def test_knowing_nothing_is_either_unknown_or_fixed(law: Law, population: Population) -> None:
+def test_without_a_reading_a_law_is_fixed_or_goes_on_by_replies_or_knows_nothing(
+    law: Law, population: Population
+) -> None:
     decision = law.decide(EngineSample(), population)
-    assert decision.reason is (Reason.FIXED if looks_at_nothing(law) else Reason.UNKNOWN)
+    if looks_at_nothing(law):
+        assert decision.reason is Reason.FIXED
+    elif is_budget(law) and (population.measured is None or (population.measured and population.reports_reuse)):
+        assert decision.reason is not Reason.UNKNOWN
+    else:
+        assert decision.reason is Reason.UNKNOWN
+
+
+@given(law=BUDGET, seen=st.lists(st.tuples(SAMPLE, POPULATION), max_size=8))
+def test_a_budget_is_never_below_nothing_and_what_it_looks_ahead_by_is_a_number(
+    law: Law, seen: list[tuple[EngineSample, Population]]
+) -> None:
+    for _, decision in decisions(law, seen):
+        assert decision.tokens >= 0
+        assert decision.ahead >= 0
+        assert decision.patience_s >= 0

@@ -19,7 +19,7 @@ def test_parameters_stay_with_their_arm():
 
 
 def test_a_token_budget_is_an_arm():
-    assert laws("budget,budget:fill=0.9") == [TokenBudget(), TokenBudget(fill=0.9)]
+    assert laws("budget,budget:margin=0.1") == [TokenBudget(), TokenBudget(margin=0.1)]
 
 
 def test_a_configuration_file_is_an_arm(tmp_path):
