@@ -14,11 +14,13 @@ from concur_agents.samples import EngineSample, Population, Reason
 __all__ = ["TokenBudget"]
 
 _LEAST_TRUST = 0.1  # below a tenth of the pool it is not the agents that evict each other
-_CUT, _REGAINED = 0.9, 1.02  # what one step loses takes five samples without eviction to win back
+_CUT, _REGAINED = 0.95, 1.02  # trust: lost at once, won back in one cycle of the agents without losses
+_TOO_MUCH = 0.9  # of what was held when contexts were lost, for a pool whose capacity nobody says
 _DOUBLE, _MORE = 2.0, 1.1  # in one cycle of the agents: less often nobody has come back to tell
 _HALF = 0.5  # more is not cut at once: what is lost after a cut was evicted before it
 _KEPT = 0.97  # reuse above which nothing is being evicted: replies round to pages, agents drop parts of their history
 _MOST_COLD = 0.5  # share of steps bound to miss above which the engine's counters do not tell of the others
+_CROWDED = 0.9  # pinned usage above which requests wait in the engine for memory, not for their turn
 _LAST = 0.2  # of the seated, as many that wait: with fewer the look-ahead shrinks
 _LARGE, _FEW = 8192, 4  # until one has replied, as many agents are seated as the pool holds of so many tokens each
 _LONG_S = 60.0  # seconds a refill is taken to last while unknown; models on their usual cards need 10 to 40
@@ -168,17 +170,18 @@ class TokenBudget:
         if self.capacity is None:
             return law._probe(population, reuse, lost=lost and settled)
         # What is lost while more is held than the budget says, or more runs than fits, says nothing of the pool.
-        if lost and settled and population.held <= population.tokens and not sample.queued:
+        crowded = bool(sample.queued) and (sample.pinned_usage is None or sample.pinned_usage > _CROWDED)
+        if lost and settled and population.held <= population.tokens and not crowded:
             return replace(law, trust=max(_LEAST_TRUST, self.trust * _CUT), calm_s=0.0), Reason.CUT
         if reuse is not None and reuse > _KEPT and self.trust < 1:
-            return replace(law, trust=min(1.0, self.trust * _REGAINED)), Reason.GROW
+            return replace(law, trust=min(1.0, self.trust * _REGAINED ** _cycles(population))), Reason.GROW
         return law, Reason.FOLLOW
 
     def _probe(self, population: Population, reuse: float | None, *, lost: bool) -> tuple[TokenBudget, Reason]:
         """Learn the capacity: double what may be held each cycle until something is lost, then by small steps."""
         held = population.held + population.shared_prefix
         if lost and population.held:
-            left = max(_HALF, reuse or 0.0) * _CUT
+            left = max(_HALF, reuse or 0.0) * _TOO_MUCH
             least = population.first_context or 0.0
             learned = max(least, min(self.learned, held) * left)
             return replace(self, learned=learned, probing=False, calm_s=0.0), Reason.CUT
@@ -186,9 +189,13 @@ class TokenBudget:
             return replace(self, learned=self.start * (population.first_context or math.inf)), Reason.START
         if reuse is None or reuse < _KEPT or not population.waiting:
             return self, Reason.FOLLOW
-        cycles = (population.elapsed_s or 0.0) / (population.cycle_s or math.inf)
-        rate = (_DOUBLE if self.probing else _MORE) ** min(1.0, cycles)
-        return replace(self, learned=self.learned * rate), Reason.GROW
+        rate = _DOUBLE if self.probing else _MORE
+        return replace(self, learned=self.learned * rate ** _cycles(population)), Reason.GROW
+
+
+def _cycles(population: Population) -> float:
+    """Cycles of the agents since the last sample; 0..1."""
+    return min(1.0, (population.elapsed_s or 0.0) / (population.cycle_s or math.inf))
 
 
 def _reuse(sample: EngineSample, population: Population) -> float | None:

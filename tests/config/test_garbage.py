@@ -71,7 +71,7 @@ def test_any_mapping(source: Any, env: dict[str, str]) -> None:
 
 
 @given(st.text(max_size=60) | st.binary(max_size=40), st.sampled_from(["yaml", "toml"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_file(tmp_path: Path, text: str | bytes, suffix: str) -> None:
     path = tmp_path / f"c.{suffix}"
     path.write_bytes(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))

@@ -108,7 +108,7 @@ JSON = st.recursive(
 FIELDS = ["messages", "max_tokens", "stream", "tools", "rid", "text", "input_ids", "sampling_params", "prompt", "user"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     path=st.sampled_from(["/v1/chat/completions", "/v1/completions", "/generate", "/abort_request"]),
     body=st.dictionaries(st.sampled_from(FIELDS), JSON | st.just([USER]), max_size=5),

@@ -188,7 +188,9 @@ garbage = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60, deadline=None
+)
 @given(st.lists(garbage, max_size=3), st.sampled_from(["g.jsonl", "g.traj.json"]))
 def test_garbage_is_a_workload_or_a_trace_error_that_names_the_file(tmp_path, lines, name) -> None:
     path = tmp_path / name
