@@ -10,10 +10,11 @@ ADAPTERS := $(patsubst integrations/%/tox.toml,adapter-%,$(wildcard integrations
 # verl needs torch: a gigabyte and minutes, so it is tested by "make contract" and by its own target only.
 LARGE    := adapter-concur-agents-verl
 RECORD   := $(CURDIR)/.cache/contract.jsonl
+PARAMETERS := budget,budget:margin=0.025,budget:margin=0.1,budget:ahead=0.5,budget:ahead=2,budget:patience=0.5,budget:patience=2,budget:lost=0.075,budget:lost=0.3,budget:start=1,budget:start=1000
 LAB_SMALL := .cache/lab.jsonl
 LAB_FULL  := runs/lab.jsonl
 
-.PHONY: help bench bench-fits bench-frameworks bench-mini-swe-agent bench-overhead bench-real lab lab-full test adapters contract lint format setup sandbox clean $(ADAPTERS)
+.PHONY: help bench bench-fits bench-frameworks bench-mini-swe-agent bench-overhead bench-real lab lab-full lab-parameters lab-paper lab-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -47,6 +48,16 @@ lab: setup  ## a small grid of the lab, in virtual time: the laws against no con
 lab-full: setup  ## all of the lab's grid: hours, it says how many, and goes on where it was stopped (runs/lab.jsonl)
 	@$(BIN)/python -m benchmarks.lab run --json $(LAB_FULL) $(ARGS) || [ $$? = 1 ]
 	@$(BIN)/python -m benchmarks.lab report $(LAB_FULL)
+
+lab-parameters: setup  ## what it changes to halve or double each parameter of the token budget (runs/lab_parameters.jsonl)
+	@$(BIN)/python -m benchmarks.lab run --json runs/lab_parameters.jsonl --engines qwen3-32b-tp2 --arms $(PARAMETERS) $(ARGS) || [ $$? = 1 ]
+	@$(BIN)/python -m benchmarks.lab report runs/lab_parameters.jsonl
+
+lab-paper: setup  ## the paper's tables and figures, ours beside theirs (half an hour)
+	@$(BIN)/python -m benchmarks.lab paper $(ARGS)
+
+lab-real: setup  ## the lab's batches and arms on real SGLang on this CPU, beside the lab's predictions (2.5 hours, resumes)
+	@$(BIN)/python -m benchmarks.lab.real run --json runs/lab_real.jsonl $(ARGS)
 
 test: setup sandbox lint  ## everything that must hold before a change lands
 	@$(BIN)/pytest $(ARGS)

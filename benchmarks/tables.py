@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.frameworks.table import markdown as frameworks_markdown
+from benchmarks.lab.records import read_records
+from benchmarks.lab.report import Report
+from benchmarks.lab.tables import markdown as lab_markdown
+from benchmarks.lab.tables import sheets
 from benchmarks.mini_swe_agent.table import markdown as mini_swe_agent_markdown
 from benchmarks.real.record import Record
 from benchmarks.real.table import markdown
@@ -23,7 +27,7 @@ __all__ = ["filled", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "frameworks" / "README.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "frameworks" / "README.md", ROOT / "docs" / "lab" / "results.md")
 
 _COMMANDS = {
     "swebench": "make bench ARGS='--repeats 3'",
@@ -31,15 +35,22 @@ _COMMANDS = {
     "real": "make bench-real",
     "frameworks": "make bench-frameworks ARGS='--repeats 4'",
     "mini_swe_agent": "make bench-mini-swe-agent ARGS='--repeats 3'",
+    "lab": "make lab-full",
+    "lab_parameters": "make lab-parameters",
 }
 _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
 
 
 def table(name: str) -> str:
     """The Markdown of one record; a line that says so where there is none yet."""
-    path = RESULTS / f"{name}.json"
+    lines = name.startswith("lab")  # a cell a line, as the lab writes them
+    path = RESULTS / f"{name}.{'jsonl' if lines else 'json'}"
     if not path.exists():
         return f"*Not measured yet: `{_COMMANDS[name]}`.*\n"
+    if lines:
+        every = sheets(Report(read_records(path), ours="budget"), brief=True)
+        body = lab_markdown([every[-1], *every[:-2]])  # the means first; by engine there is nothing: it is one
+        return f"{body}\n- Measure it again: `{_COMMANDS[name]}`.\n"
     data = json.loads(path.read_text())
     if name == "real":
         body = markdown(Record.load(path))

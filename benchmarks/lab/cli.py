@@ -39,6 +39,7 @@ SUBCOMMANDS = {
     "paper": "benchmarks.lab.paper.cli",
     "dynamo": "benchmarks.lab.dynamo.cli",
     "picture": "benchmarks.lab.picture.cli",
+    "scale": "benchmarks.lab.scale",
 }
 """Modules whose ``app`` is a command of its own, where the module is there."""
 

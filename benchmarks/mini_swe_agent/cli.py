@@ -34,7 +34,7 @@ from benchmarks.swebench.tasks import CACHE, load_tasks
 __all__ = ["main"]
 
 INTERRUPTED = 130
-DEFAULTS = RunConfig(arms=("uncontrolled", "concur"))
+DEFAULTS = RunConfig(arms=("uncontrolled", "budget"))
 REFUSALS = (ValueError, RecordError, SandboxUnavailable, FetchError, EditError, importlib.metadata.PackageNotFoundError)
 """What a user can put right."""
 PACKAGES = ("concur-agents", "concur-agents-mini-swe-agent", "mini-swe-agent", "litellm", "openai", "datasets")

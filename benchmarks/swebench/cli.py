@@ -57,7 +57,10 @@ def run(
     *,
     agents: Annotated[int, typer.Option(help="Agents in the batch.")] = DEFAULTS.agents,
     arms: Annotated[
-        str, typer.Option(help="Arms, in order: uncontrolled, fixed:N, concur[:alpha=2,...], budget, config:FILE.")
+        str,
+        typer.Option(
+            help="Arms, in order: uncontrolled, fixed:N, budget (the default law), concur (the paper's), config:FILE."
+        ),
     ] = ",".join(DEFAULTS.arms),
     framework: Annotated[str, typer.Option(help="Whose agents: langgraph or agentscope.")] = DEFAULTS.framework,
     engine: Annotated[str, typer.Option(help="embedded, or the URL of a running engine.")] = DEFAULTS.engine,

@@ -36,7 +36,7 @@ class RunConfig:
 
     agents: int = 32
     """Agents in the batch, all started at once. At least 1."""
-    arms: tuple[str, ...] = ("uncontrolled", "fixed:8", "concur")
+    arms: tuple[str, ...] = ("uncontrolled", "fixed:8", "budget")
     """Arms in the order they run; see ``arms.py``."""
     framework: str = "langgraph"
     """Whose agents they are: ``langgraph``, or ``agentscope`` of whichever line is installed."""

@@ -14,7 +14,8 @@ __all__ = ["VLLM_NAMES", "vllm_sample"]
 
 # New name first. Servers of the transition report both: only one counts.
 _USAGE = ("kv_cache_usage_perc", "gpu_cache_usage_perc")
-# Both count tokens. What is computed again after a preemption counts as hit: see num_preemptions_total.
+# Both count tokens. What is computed again after a preemption counts as hit in older versions, as neither in 0.32.0:
+# see num_preemptions_total.
 _HITS = (
     ("prefix_cache_hits_total", "prefix_cache_queries_total"),
     ("gpu_prefix_cache_hits_total", "gpu_prefix_cache_queries_total"),

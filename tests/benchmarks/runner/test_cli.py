@@ -87,7 +87,7 @@ def test_a_run_prints_its_table_and_writes_its_summary(invoke, run_as, tmp_path)
     assert result.exit_code == 0
     assert "uncontrolled" in result.stdout
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert list(summary["arms"]) == ["uncontrolled", "fixed:8", "concur"]
+    assert list(summary["arms"]) == ["uncontrolled", "fixed:8", "budget"]
     assert summary["tasks"] == ["a", "b"]
     assert set(summary["versions"]) >= {"python", "langgraph", "concur-agents"}
 
