@@ -10,7 +10,7 @@ ADAPTERS := $(patsubst integrations/%/tox.toml,adapter-%,$(wildcard integrations
 # verl needs torch: a gigabyte and minutes, so it is tested by "make contract" and by its own target only.
 LARGE    := adapter-concur-agents-verl
 RECORD   := $(CURDIR)/.cache/contract.jsonl
-PARAMETERS := budget,budget:margin=0.025,budget:margin=0.1,budget:ahead=0.5,budget:ahead=2,budget:patience=0.5,budget:patience=2,budget:lost=0.075,budget:lost=0.3,budget:start=1,budget:start=1000
+PARAMETERS := budget,budget:margin=0.025,budget:margin=0.1,budget:ahead=0.5,budget:ahead=2,budget:patience=0.5,budget:patience=2,budget:lost=0.075,budget:lost=0.3,budget:start=1,budget:start=1000,blind:capacity,blind:cached,blind:metrics,blind:usage
 LAB_SMALL := .cache/lab.jsonl
 LAB_FULL  := runs/lab.jsonl
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.frameworks.table import markdown as frameworks_markdown
+from benchmarks.lab.cells import Record as LabRecord
 from benchmarks.lab.records import read_records
 from benchmarks.lab.report import Report
 from benchmarks.lab.tables import markdown as lab_markdown
@@ -47,6 +49,9 @@ def table(name: str) -> str:
     path = RESULTS / f"{name}.{'jsonl' if lines else 'json'}"
     if not path.exists():
         return f"*Not measured yet: `{_COMMANDS[name]}`.*\n"
+    if name == "lab_parameters":
+        body = "\n".join(_parameters(read_records(path))) + "\n"
+        return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
     if lines:
         every = sheets(Report(read_records(path), ours="budget"), brief=True)
         body = lab_markdown([every[-1], *every[:-2]])  # the means first; by engine there is nothing: it is one
@@ -61,6 +66,24 @@ def table(name: str) -> str:
     else:
         body = "\n".join(_swebench(data)) + "\n"
     return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
+
+
+def _parameters(records: Sequence[LabRecord]) -> Iterator[str]:
+    """Makespan of each variant of the default law over its own, by workload."""
+    times = {(each.arm, each.workload, each.seed): each.makespan_s for each in records if each.makespan_s}
+    yield "| instead of `budget` | makespan over its own: mean | least | most |"
+    yield "|---|---:|---:|---:|"
+    for arm in dict.fromkeys(each.arm for each in records):
+        ratios = [
+            time / times["budget", workload, seed]
+            for (name, workload, seed), time in times.items()
+            if name == arm != "budget" and ("budget", workload, seed) in times
+        ]
+        if ratios:
+            yield f"| `{arm}` | {geometric_mean(ratios):.3f} | {min(ratios):.3f} | {max(ratios):.3f} |"
+    workloads = len({each.workload for each in records})
+    yield ""
+    yield f"- {workloads} workloads, one seed each; geometric mean, and the workloads with the least and the most."
 
 
 def filled(page: str) -> str:
