@@ -38,6 +38,8 @@ class Sums:
     """Tokens found of those that should have been, in steps of agents that kept their seats."""
     computed: int = 0
     """Prompt tokens that were not cached."""
+    output: int = 0
+    """Tokens generated, by replies that said what was cached."""
     cold: int = 0
     begun: int = 0
     """Steps bound to miss, of those begun."""
@@ -47,6 +49,7 @@ class Sums:
         self.kept = max(0, self.kept - other.kept)  # these may have been begun anew in between
         self.expected = max(0, self.expected - other.expected)
         self.computed -= other.computed
+        self.output -= other.output
         self.cold -= other.cold
         self.begun -= other.begun
 
@@ -230,6 +233,7 @@ class Meter:
             growth=self._grows,
             cycle_s=self._spans.mean if self._cycles.mean is None else self._cycles.mean,
             computed=float(sums.computed) if self._totals.cached is not None else None,
+            output=float(sums.output) if self._totals.cached is not None else None,
             shared_prefix=self.shared_prefix,
             mean_context=self._context_tokens / self._contexts if self._contexts else None,
             reports_reuse=self._totals.cached is not None,
@@ -264,6 +268,7 @@ class Meter:
         if usage.cached is not None:
             cached = (cached or 0) + usage.cached
             recomputed = recomputed or 0
+            self._sums.output += usage.output or 0
             self._sums.computed += max(0, (usage.prompt or 0) - usage.cached)
             if account.context is not None and usage.prompt is not None:
                 # An agent may have dropped part of its history: what it no longer asks for is not recomputed.

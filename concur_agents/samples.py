@@ -222,6 +222,8 @@ class Population:
     computed: float | None = None
     """Prompt tokens that were not cached, of the steps that ended since the last sample; None where replies do not say
     what was cached."""
+    output: float | None = None
+    """Tokens generated in the same steps."""
     elapsed_s: float | None = None
     """Seconds since the last sample; None before the first."""
     reports_reuse: bool = False

@@ -15,6 +15,7 @@ __all__ = ["TokenBudget"]
 
 _LEAST_TRUST = 0.1  # below a tenth of the pool it is not the agents that evict each other
 _CUT, _REGAINED = 0.95, 1.02  # trust: lost at once, won back in one cycle of the agents without losses
+_CHEAP = 4.0  # tokens prefilled for each generated: fewer take less time than that one, on all cards we know
 _TOO_MUCH = 0.9  # of what was held when contexts were lost, for a pool whose capacity nobody says
 _DOUBLE, _MORE = 2.0, 1.1  # in one cycle of the agents: less often nobody has come back to tell
 _HALF = 0.5  # more is not cut at once: what is lost after a cut was evicted before it
@@ -79,6 +80,8 @@ class TokenBudget:
     """See above. (0, 1]."""
     probing: bool = True
     """Nothing was lost yet."""
+    cheap: bool = False
+    """In the last steps prefill was little beside decoding."""
     calm_s: float = 0.0
     """Seconds since the last cut."""
     fastest: float | None = None
@@ -168,6 +171,9 @@ class TokenBudget:
         lost = (reuse is not None and reuse < 1 - self.lost) or (reuse is None and bool(sample.retractions))
         settled = law.calm_s >= (population.cycle_s or 0.0)  # else it was lost before the last cut
         if self.capacity is None:
+            if population.output:
+                # Where agents generate most of what they hold, what is lost costs little: no reason to run fewer.
+                law = replace(law, cheap=(population.computed or 0.0) < _CHEAP * population.output)
             return law._probe(population, reuse, lost=lost and settled)
         # What is lost while more is held than the budget says, or more runs than fits, says nothing of the pool.
         crowded = bool(sample.queued) and (sample.pinned_usage is None or sample.pinned_usage > _CROWDED)
@@ -180,14 +186,14 @@ class TokenBudget:
     def _probe(self, population: Population, reuse: float | None, *, lost: bool) -> tuple[TokenBudget, Reason]:
         """Learn the capacity: double what may be held each cycle until something is lost, then by small steps."""
         held = population.held + population.shared_prefix
-        if lost and population.held:
+        if lost and population.held and not self.cheap:
             left = max(_HALF, reuse or 0.0) * _TOO_MUCH
             least = population.first_context or 0.0
             learned = max(least, min(self.learned, held) * left)
             return replace(self, learned=learned, probing=False, calm_s=0.0), Reason.CUT
         if math.isinf(self.learned):
             return replace(self, learned=self.start * (population.first_context or math.inf)), Reason.START
-        if reuse is None or reuse < _KEPT or not population.waiting:
+        if not (self.cheap or (reuse is not None and reuse >= _KEPT)) or not population.waiting:
             return self, Reason.FOLLOW
         rate = _DOUBLE if self.probing else _MORE
         return replace(self, learned=self.learned * rate ** _cycles(population)), Reason.GROW

@@ -344,3 +344,13 @@ def test_bounds_that_cannot_be_are_refused(parameters: dict[str, float]) -> None
     (name,) = parameters
     with pytest.raises(ValueError, match=f"TokenBudget: {name} must be"):
         TokenBudget(**parameters)  # type: ignore[arg-type]
+
+
+def test_what_is_lost_is_no_reason_to_run_fewer_where_agents_generate_most_of_what_they_hold() -> None:
+    """Without a capacity: prefill is then little beside decoding, and more may be tried whether or not it is lost."""
+    law = after(decide(TokenBudget(margin=0.0, start=4), BLIND, reports_reuse=True))
+    known = {"reports_reuse": True, "reuse": 0.1, "held": 200.0, "elapsed_s": 1.0, "cycle_s": 1.0, "waiting": 3}
+    cheap = decide(law, BLIND, **known, computed=390.0, output=100.0)
+    assert (cheap.reason, cheap.tokens) == (Reason.GROW, 400)
+    assert decide(after(cheap), BLIND, **known).reason is Reason.GROW  # until the next replies tell
+    assert decide(law, BLIND, **known, computed=400.0, output=100.0).reason is Reason.CUT
