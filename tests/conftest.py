@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from concur_agents import Controller, FixedWindow
 from concur_agents.engines.base import EngineReader
 from concur_agents.testing import ManualClock, ScriptedReader
 
 MakeController = Callable[..., Controller]
-# How fast a machine is at the moment must not decide whether a test passes.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# How fast a machine is at the moment must not decide whether a test passes. Adapters' environments have no Hypothesis.
+with contextlib.suppress(ModuleNotFoundError):
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("untimed")
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]
 

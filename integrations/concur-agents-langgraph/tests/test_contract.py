@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import httpx2
+import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.tools import StructuredTool
@@ -22,6 +23,9 @@ from langgraph.types import Command, interrupt
 
 from concur_agents.testing import AdapterContract, Scene
 from concur_agents_langgraph import ConcurMiddleware, add_concur, session_headers, wrap, wrap_model
+
+# langchain-core makes tools' schemas under warnings.catch_warnings, which threads take from each other.
+pytestmark = pytest.mark.filterwarnings("ignore:Support for class-based")
 
 PACKAGES = ("langchain", "langchain-core", "langgraph")
 
