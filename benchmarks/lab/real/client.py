@@ -6,6 +6,7 @@ every engine. What goes into the next prompt are the ids that the engine gave, s
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from array import array
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -58,7 +59,7 @@ class Client(Protocol):
         ...
 
 
-class _OverHttp:
+class _OverHttp(abc.ABC):
     """What both servers' clients share: the client of the ``openai`` package, without retries."""
 
     def __init__(self, url: str, model: str, flush: Callable[[], Awaitable[None]]) -> None:
@@ -87,8 +88,9 @@ class _OverHttp:
         """See :class:`Client`."""
         await self._client.close()
 
+    @abc.abstractmethod
     async def _ask(self, name: str, prompt: Sequence[int], length: int) -> tuple[TokenUsage, list[int]]:
-        raise NotImplementedError
+        """The engine's own request: usage, and the ids that came."""
 
 
 class SGLangClient(_OverHttp):

@@ -139,7 +139,7 @@ class PeerGate(ABC):
         step, began = _Step(), self.clock()
         try:
             yield step
-        except BaseException:
+        except BaseException:  # an error or a cancel alike: the step is over, and its time says nothing of the engine
             self._end(guest, step.usage, None)
             raise
         self._end(guest, step.usage, self.clock() - began)
@@ -156,7 +156,7 @@ class PeerGate(ABC):
             self.asked(guest, prompt)
             if guest in self.waiting:
                 await waiter
-        except BaseException:
+        except BaseException:  # above all a cancel: whoever left must neither stay queued nor keep what it was granted
             if guest in self.waiting:
                 guest.waiter = None
                 guest.steps -= 1
