@@ -79,26 +79,19 @@ class HttpClient:
         deadline = time.monotonic() + timeout
         if not self._idle.wait(timeout):
             raise self._unreachable("the request before is still hanging in name resolution or connecting")
-        self._idle.clear()
-        self._aborted = False
         outcome: Future[Reply] = Future()
-        worker = threading.Thread(target=self._run, args=(outcome, path, timeout), name="concur-scrape", daemon=True)
         try:
-            worker.start()
-        except RuntimeError as error:  # no more threads, or the interpreter is ending
-            self._idle.set()
-            raise self._unreachable(str(error)) from error
-        try:
+            self._start(outcome, path, timeout)
             reply = outcome.result(max(0.0, deadline - time.monotonic()))
         except TimeoutError:
-            self._abort()
+            self._end(outcome)
             self._failed()
             raise self._unreachable(f"no whole reply within {round(timeout, 2):g} s") from None
         except EngineUnreachableError:
             self._failed()
             raise
-        except BaseException:  # an interrupt while waiting: nothing goes on behind the caller's back
-            self._abort()
+        except BaseException:  # an interrupt, also one within ``_start``: nothing goes on behind the caller's back
+            self._end(outcome)
             raise
         self._failures = 0
         return reply
@@ -108,7 +101,26 @@ class HttpClient:
         self._abort()
         self._drop_pool()
 
+    def _start(self, outcome: Future[Reply], path: str, timeout: float) -> None:
+        self._idle.clear()
+        self._aborted = False
+        worker = threading.Thread(target=self._run, args=(outcome, path, timeout), name="concur-scrape", daemon=True)
+        try:
+            worker.start()
+        except RuntimeError as error:  # no more threads, or the interpreter is ending
+            self._idle.set()
+            raise self._unreachable(str(error)) from error
+
+    def _end(self, outcome: Future[Reply]) -> None:
+        """End the request behind ``outcome``, or see to it that it never begins."""
+        if outcome.cancel():  # its thread has not begun, and may never: an interrupt can come before it was started
+            self._idle.set()
+        else:
+            self._abort()
+
     def _run(self, outcome: Future[Reply], path: str, timeout: float) -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
         try:
             reply = self._get(path, timeout)
         except Exception as error:  # noqa: BLE001 - it reaches the caller through the future

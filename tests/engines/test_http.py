@@ -286,6 +286,28 @@ def test_interrupt_ends_the_request_behind_it(server, reader) -> None:
     assert reader.read(ENOUGH).pinned_usage == 0.25
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["before the thread began", "after it sent its request"])
+def test_interrupt_while_the_request_is_being_started_ends_it_too(server, reader, monkeypatch, begun: bool) -> None:
+    server.wait_for_hangup("/metrics")
+    start = threading.Thread.start
+
+    def interrupted(self: threading.Thread) -> None:
+        if self.name != "concur-scrape":
+            return start(self)
+        if begun:
+            start(self)
+            assert server.arrived.wait(ENOUGH)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reader.read(ENOUGH)
+    assert server.client_left.wait(ENOUGH) if begun else not server.seen
+    server.answer("/metrics", GOOD)
+    assert reader.read(ENOUGH).pinned_usage == 0.25
+
+
 def test_no_thread_to_be_had_is_an_engine_error(reader, monkeypatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
