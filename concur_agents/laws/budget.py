@@ -63,7 +63,7 @@ class TokenBudget:
     margin: float = 0.05
     """Share of the pool left free. [0, 1)."""
     ahead: float = 1.0
-    """How far to look ahead when one more is seated, in refills. >= 0."""
+    """How far to look ahead when one more is seated, in refills; no further than it has looked back. >= 0."""
     patience: float = 1.0
     """How long an agent keeps its seat in a tool while others wait, in refills. > 0."""
     lost: float = 0.15
@@ -84,6 +84,8 @@ class TokenBudget:
     """In the last steps prefill was little beside decoding."""
     calm_s: float = 0.0
     """Seconds since the last cut."""
+    seen_s: float = 0.0
+    """Seconds since the first sample."""
     fastest: float | None = None
     """Most tokens prefilled a second so far; None while unknown."""
     computed: float = 0.0
@@ -113,7 +115,7 @@ class TokenBudget:
     def decide(self, sample: EngineSample, population: Population) -> Decision:
         """The budget of this moment."""
         law = self if sample.capacity_tokens is None else replace(self, capacity=sample.capacity_tokens)
-        law = law._time(sample, population)
+        law = replace(law._time(sample, population), seen_s=law.seen_s + (population.elapsed_s or 0.0))
         blind = law.capacity is None and not population.reports_reuse and sample.query_tokens_total is None
         if population.measured is False or (blind and population.measured):
             inner = law.without.decide(sample, population)
@@ -149,7 +151,9 @@ class TokenBudget:
             return population.first_context or 0.0
         # The last of a batch that wait: a seat kept free is worth less than the time they lose, and nobody follows.
         pressure = min(1.0, population.waiting / (_LAST * max(1, population.seated)))
-        return self.ahead * pressure * min(refill_s, _LONG_S) / population.cycle_s * population.growth
+        # Not further than back: at first the engine is not busy, so a refill seems long, and cycles short.
+        horizon_s = min(self.ahead * min(refill_s, _LONG_S), self.seen_s)
+        return pressure * horizon_s / population.cycle_s * population.growth
 
     def _time(self, sample: EngineSample, population: Population) -> TokenBudget:
         """Measure how fast the engine prefills: by its counters, else by what replies say was not cached."""

@@ -94,7 +94,7 @@ def timed(law: TokenBudget = PLAIN, *, speed: float = 100.0) -> TokenBudget:
     """After four samples of a second each in which the engine has prefilled so much: a refill is ten seconds."""
     for _ in range(4):
         law = after(decide(law, replace(POOL, computed=speed, elapsed_s=1.0)))
-    return law
+    return replace(law, seen_s=1000.0)
 
 
 def test_a_refill_is_the_pool_at_the_fastest_prefill_seen() -> None:
@@ -125,7 +125,13 @@ def test_look_ahead_is_what_agents_grow_by_in_a_refill() -> None:
 
 
 def test_look_ahead_of_an_unknown_refill_is_a_minute() -> None:
-    assert decide(PLAIN, growth=7.0, cycle_s=2.0).ahead == 60 / 2 * 7
+    assert decide(PLAIN, growth=7.0, cycle_s=2.0, elapsed_s=100.0).ahead == 60 / 2 * 7
+
+
+def test_it_looks_no_further_ahead_than_back() -> None:
+    """A refill seems long while the engine has had little to do, and nobody knows how long a cycle will be."""
+    law = after(decide(PLAIN, growth=7.0, cycle_s=2.0, elapsed_s=1.0))
+    assert decide(law, growth=7.0, cycle_s=2.0, elapsed_s=3.0).ahead == 4 / 2 * 7
 
 
 @pytest.mark.parametrize("known", [{"growth": 7.0}, {"cycle_s": 2.0}, {"growth": 7.0, "cycle_s": 0.0}])

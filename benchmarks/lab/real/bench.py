@@ -65,7 +65,11 @@ class Bench:
     def __init__(self, backend: Backend, settings: Settings, store: Store, say: Callable[[str], None]) -> None:
         self._backend, self._settings, self._store, self._say = backend, settings, store, say
         self._servers = Servers(backend, say)
-        self._batches = {case.workload: case.batch(settings.seed, settings.agents) for case in settings.cases}
+        self._batches = {
+            (case.workload, repeat): case.batch(settings.seed, settings.agents, repeat=repeat)
+            for case in settings.cases
+            for repeat in range(1, settings.repeats + 1)
+        }
 
     async def run(self) -> None:
         """Everything that is not there yet.
@@ -120,7 +124,8 @@ class Bench:
             )
         )
         for case in settings.cases:
-            self._store.begin_case(case.line(self._batches[case.workload]))
+            for repeat in range(1, settings.repeats + 1):
+                self._store.begin_case(case.line(self._batches[case.workload, repeat], repeat))
 
     def _groups(self, engine: Engine) -> dict[tuple[str, ...], list[Arm]]:
         """Arms by the flags that their server needs, those without any first."""
@@ -162,7 +167,7 @@ class Bench:
     async def _run(self, engine: Engine, case: Case, arm: Arm, repeat: int) -> Run:
         await engine.flush()
         usage = Usage(engine.session)
-        played, reader = await self._play(engine, self._batches[case.workload], arm)
+        played, reader = await self._play(engine, self._batches[case.workload, repeat], arm)
         others = usage.others()
         engine.check()
         if played.errors and all(not agent.steps for agent in played.agents):

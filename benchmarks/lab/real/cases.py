@@ -29,15 +29,16 @@ class Case:
     agents: int
     scale: Scale
 
-    def batch(self, seed: int, agents: int | None = None) -> Batch:
-        """The agents: ``agents`` of them, if given."""
-        return scaled(get_workload(self.workload).batch(seed, agents or self.agents), self.scale)
+    def batch(self, seed: int, agents: int | None = None, *, repeat: int = 1) -> Batch:
+        """The agents, ``agents`` of them if given; others in each repeat, so that no arm is judged by one draw."""
+        return scaled(get_workload(self.workload).batch(seed + repeat - 1, agents or self.agents), self.scale)
 
-    def line(self, batch: Batch) -> CaseLine:
+    def line(self, batch: Batch, repeat: int) -> CaseLine:
         """What the batch comes to."""
         steps = [step for plan in batch.plans for step in plan.steps]
         return CaseLine(
             workload=self.workload,
+            repeat=repeat,
             scale=asdict(self.scale),
             agents=len(batch.plans),
             steps=len(steps),
@@ -52,9 +53,9 @@ CASES: Mapping[str, Case] = MappingProxyType(
     {
         case.workload: case
         for case in (
-            Case(workload="swe", agents=24, scale=Scale(tokens=0.055, merge=6, tools=0.25)),
-            Case(workload="react-10", agents=24, scale=Scale(tokens=0.2, tools=1.0)),
-            Case(workload="judge", agents=60, scale=Scale(tokens=0.2, tools=1.0)),
+            Case(workload="swe", agents=48, scale=Scale(tokens=0.0275, merge=6, tools=0.25)),
+            Case(workload="react-10", agents=48, scale=Scale(tokens=0.1, tools=1.0)),
+            Case(workload="judge", agents=120, scale=Scale(tokens=0.1, tools=1.0)),
             Case(workload="distill", agents=48, scale=Scale(tokens=0.08, tools=1.0)),
         )
     }

@@ -28,7 +28,7 @@ from concur_agents.emulator import CostModel
 __all__ = ["app", "main"]
 
 WORKLOADS = "swe,react-10,judge"  # distill is bound by decoding: caps can only lose there
-ARMS = "uncontrolled,fixed:6,fixed:8,fixed:10,fixed:13,fixed:18,concur,budget,thunder"
+ARMS = "uncontrolled,fixed:20,fixed:24,fixed:28,fixed:36,concur,budget,thunder"
 
 FileOption = Annotated[Path, typer.Option("--json", help="JSON lines: what is there is not run again.")]
 WorkloadsOption = Annotated[str, typer.Option(help=f"Of {', '.join(CASES)}.")]
@@ -113,13 +113,13 @@ def _predict(store: Store, say: Callable[[str], None], arms: str = "") -> None:
     scheduling = head.engine["scheduling"]
     engine = emulator_of(head.engine["kind"], scheduling, CostModel(**fitted(store.sweeps, scheduling).cost))
     found: list[Run] = []
-    for case in get_cases(list(store.cases)):
-        names = dict.fromkeys(run.arm for run in store.runs if run.workload == case.workload)
-        names |= dict.fromkeys(arm.name for arm in (parse_arms(arms) if arms else ()))
-        batch = case.batch(head.seed, store.cases[case.workload].agents)
-        say(f"predicting {case.workload}: {len(names)} arms")
+    for (workload, repeat), line in store.cases.items():
+        runs = [run.arm for run in store.runs if (run.workload, run.repeat) == (workload, repeat)]
+        names = list(dict.fromkeys([*runs, *(arm.name for arm in (parse_arms(arms) if arms else ()))]))
+        batch = get_cases([workload])[0].batch(head.seed, line.agents, repeat=repeat)
+        say(f"predicting {workload}, repeat {repeat}: {len(names)} arms")
         found += [
-            predict(case.workload, batch, engine, arm, seed=head.seed, tick_s=head.tick_s)
+            predict(workload, batch, engine, arm, seed=head.seed, tick_s=head.tick_s, repeat=repeat)
             for arm in (parse_arms(",".join(names)) if names else ())
         ]
     store.predicted(found)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import mean
 
 from benchmarks.lab.real.store import Run, Store
 
-__all__ = ["BASELINE", "ArmFigures", "Ranking", "Spread", "arm_figures", "kendall_tau", "ranking"]
+__all__ = ["BASELINE", "OURS", "ArmFigures", "Ranking", "Spread", "arm_figures", "kendall_tau", "ranking"]
 
 BASELINE = "uncontrolled"
+OURS = "budget"
+"""The default law."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,19 +36,34 @@ class ArmFigures:
 
     arm: str
     runs: int
-    makespan_s: Spread | None
+    makespans: Mapping[int, float]
+    """Seconds, by repeat."""
     ratio: Spread | None
     """Uncontrolled makespan over this arm's, each pair from the same repeat. Above 1 is faster."""
+    against: Spread | None
+    """This arm's makespan over the default law's, each pair from the same repeat. Above 1 that law is faster."""
     hit_rate: float | None
     """Mean over the repeats."""
     recomputed_tokens: float | None
     lost: int
     """Over all repeats."""
-    predicted_s: float | None
+    predictions: Mapping[int, float]
+    """Predicted seconds, by repeat."""
     predicted_ratio: float | None
-    predicted_hit_rate: float | None
+    predicted_against: float | None
+    """Means over the repeats, as ``ratio`` and ``against``."""
     error: float | None
-    """(predicted - measured) / measured, of the mean makespan."""
+    """(predicted - measured) / measured, of the mean makespan over the repeats that have both."""
+
+    @property
+    def makespan_s(self) -> Spread | None:
+        """Over the repeats."""
+        return Spread.of(list(self.makespans.values()))
+
+    @property
+    def predicted_s(self) -> float | None:
+        """Mean over the repeats."""
+        return mean(self.predictions.values()) if self.predictions else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,53 +72,87 @@ class Ranking:
 
     arms: int
     tau: float
-    """Kendall's tau-b of predicted and mean measured makespans. 1: the same order, -1: the opposite one."""
+    """Kendall's tau-b of predicted and measured mean makespans. 1: the same order, -1: the opposite one."""
     decided: int
-    """Pairs of arms of which every run of one was faster than every run of the other."""
+    """Pairs of arms of which the same one was faster in every repeat."""
     agreeing: int
     """Of these, pairs that the lab puts in the same order."""
 
 
 def arm_figures(store: Store, workload: str) -> tuple[ArmFigures, ...]:
     """Each arm that was run or predicted, in the order in which it first was."""
-    runs = [run for run in store.runs if run.workload == workload]
-    predicted = {run.arm: run for run in store.predictions if run.workload == workload}
-    baseline = {run.repeat: run for run in runs if run.arm == BASELINE}
-    first = sorted(runs, key=lambda run: run.repeat)
-    names = dict.fromkeys([*(run.arm for run in first), *predicted])
-    return tuple(_arm(name, [run for run in runs if run.arm == name], baseline, predicted) for name in names)
+    runs = sorted((run for run in store.runs if run.workload == workload), key=lambda run: run.repeat)
+    said = [run for run in store.predictions if run.workload == workload]
+    measured, predicted = _Table(runs), _Table(said)
+    return tuple(
+        _arm(name, [run for run in runs if run.arm == name], measured, predicted)
+        for name in dict.fromkeys(run.arm for run in (*runs, *said))
+    )
 
 
-def _arm(name: str, runs: Sequence[Run], baseline: Mapping[int, Run], predicted: Mapping[str, Run]) -> ArmFigures:
-    makespan = Spread.of([run.makespan_s for run in runs])
-    said, free = predicted.get(name), predicted.get(BASELINE)
+class _Table:
+    """Makespans by arm and repeat."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._seconds = {(run.arm, run.repeat): run.makespan_s for run in runs}
+
+    def of(self, arm: str) -> dict[int, float]:
+        return {repeat: seconds for (name, repeat), seconds in self._seconds.items() if name == arm}
+
+    def ratio(self, over: str, under: str) -> Spread | None:
+        """One arm's makespan over another's, within each repeat that has both."""
+        top, bottom = self.of(over), self.of(under)
+        return Spread.of([top[repeat] / bottom[repeat] for repeat in top if repeat in bottom])
+
+
+def _arm(name: str, runs: Sequence[Run], measured: _Table, predicted: _Table) -> ArmFigures:
+    makespans, predictions = measured.of(name), predicted.of(name)
+    both = makespans.keys() & predictions.keys()
     return ArmFigures(
         arm=name,
         runs=len(runs),
-        makespan_s=makespan,
-        ratio=Spread.of([baseline[run.repeat].makespan_s / run.makespan_s for run in runs if run.repeat in baseline]),
-        hit_rate=mean(run.hit_rate for run in runs) if runs else None,
-        recomputed_tokens=mean(run.recomputed_tokens for run in runs) if runs else None,
+        makespans=makespans,
+        ratio=measured.ratio(BASELINE, name),
+        against=measured.ratio(name, OURS),
+        hit_rate=_mean(run.hit_rate for run in runs),
+        recomputed_tokens=_mean(run.recomputed_tokens for run in runs),
         lost=sum(run.lost for run in runs),
-        predicted_s=said.makespan_s if said else None,
-        predicted_ratio=free.makespan_s / said.makespan_s if said and free else None,
-        predicted_hit_rate=said.hit_rate if said else None,
-        error=said.makespan_s / makespan.mean - 1 if said and makespan else None,
+        predictions=predictions,
+        predicted_ratio=_middle(predicted.ratio(BASELINE, name)),
+        predicted_against=_middle(predicted.ratio(name, OURS)),
+        error=sum(predictions[each] for each in both) / sum(makespans[each] for each in both) - 1 if both else None,
     )
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return mean(known) if known else None
+
+
+def _middle(spread: Spread | None) -> float | None:
+    return spread.mean if spread else None
 
 
 def ranking(figures: Sequence[ArmFigures]) -> Ranking | None:
     """How the two orders compare; None with fewer than two arms that were both measured and predicted."""
-    both = [(arm.makespan_s, arm.predicted_s) for arm in figures if arm.makespan_s and arm.predicted_s]
+    both = [arm for arm in figures if arm.makespans and arm.predictions]
     if len(both) < 2:
         return None
-    decided = [
-        (one[0].mean - other[0].mean) * (one[1] - other[1]) > 0
-        for one, other in combinations(both, 2)
-        if one[0].high < other[0].low or other[0].high < one[0].low
+    measured = [mean(arm.makespans.values()) for arm in both]
+    predicted = [mean(arm.predictions.values()) for arm in both]
+    agreeing = [
+        sign * (predicted[one] - predicted[other]) > 0
+        for one, other in combinations(range(len(both)), 2)
+        if (sign := _slower(both[one].makespans, both[other].makespans))
     ]
-    tau = kendall_tau([measured.mean for measured, _ in both], [said for _, said in both])
-    return Ranking(arms=len(both), tau=tau, decided=len(decided), agreeing=sum(decided))
+    tau = kendall_tau(measured, predicted)
+    return Ranking(arms=len(both), tau=tau, decided=len(agreeing), agreeing=sum(agreeing))
+
+
+def _slower(one: Mapping[int, float], other: Mapping[int, float]) -> int:
+    """1 if the first took longer in every repeat that both have, -1 if the other did, else 0."""
+    signs = {_sign(one[repeat] - other[repeat]) for repeat in one if repeat in other}
+    return signs.pop() if len(signs) == 1 else 0
 
 
 def kendall_tau(left: Sequence[float], right: Sequence[float]) -> float:

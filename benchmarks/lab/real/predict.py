@@ -36,14 +36,14 @@ def emulator_of(kind: str, scheduling: Mapping[str, Any], cost: CostModel) -> En
     return Engine(name="fitted", config=EngineConfig(**known), cost=cost)
 
 
-def predict(workload: str, batch: Batch, engine: Engine, arm: Arm, *, seed: int, tick_s: float) -> Run:
-    """Run a batch on the emulator's core, with the very program that runs it on a server."""
+def predict(workload: str, batch: Batch, engine: Engine, arm: Arm, *, seed: int, tick_s: float, repeat: int = 1) -> Run:
+    """Run a repeat's batch on the emulator's core, with the very program that runs it on a server."""
     loop = Loop()
     try:
         played = loop.run_until_complete(_play(batch, arm.flags(engine), arm, loop, seed, tick_s))
     finally:
         loop.close()
-    return run_of(played, workload=workload, arm=arm.name, repeat=0, kind="prediction")
+    return run_of(played, workload=workload, arm=arm.name, repeat=repeat, kind="prediction")
 
 
 def run_of(played: Played, **more: Any) -> Run:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from benchmarks.lab.real.figures import ArmFigures, Spread, arm_figures, ranking
+from benchmarks.lab.real.figures import OURS, ArmFigures, Spread, arm_figures, ranking
 from benchmarks.lab.real.predict import fitted
 from benchmarks.lab.real.store import CaseLine, Store
 
@@ -19,17 +19,21 @@ MISSED = 0.2
 def markdown(store: Store) -> str:
     """All tables and notes."""
     lines: list[str] = []
-    for case in store.cases.values():
-        lines += [*_workload(store, case), ""]
+    for workload in dict.fromkeys(workload for workload, _ in store.cases):
+        lines += [*_workload(store, workload), ""]
     return "\n".join([*lines, *(f"- {note}" for note in (*_about(store), *_doubts(store)))]) + "\n"
 
 
-def _workload(store: Store, case: CaseLine) -> Iterator[str]:
-    figures = arm_figures(store, case.workload)
-    yield f"**{case.workload}**: {_size(store, case)}"
+def _workload(store: Store, workload: str) -> Iterator[str]:
+    figures = arm_figures(store, workload)
+    cases = [case for (name, _), case in store.cases.items() if name == workload]
+    yield f"**{workload}**: {_size(store, cases)}"
     yield ""
-    yield "| arm | makespan s | speed-up | hit rate | recomputed | lost | lab s | lab speed-up | lab off by |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+    yield (
+        f"| arm | makespan s | speed-up | over `{OURS}` | hit rate | recomputed | lost | "
+        f"lab s | lab speed-up | lab over `{OURS}` | lab off by |"
+    )
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     for arm in figures:
         yield f"| `{arm.arm}` | " + " | ".join(_cells(arm)) + " |"
     order = ranking(figures)
@@ -37,29 +41,35 @@ def _workload(store: Store, case: CaseLine) -> Iterator[str]:
         yield ""
         yield (
             f"Order of the {order.arms} arms in the lab and on the engine: Kendall's tau {order.tau:.2f}; of the "
-            f"{order.decided} pairs whose runs do not overlap, {order.agreeing} are in the same order."
+            f"{order.decided} pairs of which the same arm was faster in every repeat, {order.agreeing} are in the same "
+            "order."
         )
 
 
 def _cells(arm: ArmFigures) -> Iterator[str]:
     yield _spread(arm.makespan_s, ".1f")
     yield _spread(arm.ratio, ".2f")
+    yield _spread(arm.against, ".2f")
     yield _value(arm.hit_rate, ".2f")
     yield _value(arm.recomputed_tokens, ",.0f")
     yield str(arm.lost)
     yield _value(arm.predicted_s, ".1f")
     yield _value(arm.predicted_ratio, ".2f")
+    yield _value(arm.predicted_against, ".2f")
     yield _value(arm.error, "+.1%")
 
 
-def _size(store: Store, case: CaseLine) -> str:
+def _size(store: Store, cases: Sequence[CaseLine]) -> str:
+    """The mean repeat."""
     pool = store.head.engine["scheduling"]["max_total_tokens"] if store.head else None
-    over = f", {case.final_tokens / pool:.1f} times the pool" if pool else ""
+    case, count = cases[0], len(cases)
+    steps, final = sum(each.steps for each in cases), sum(each.final_tokens for each in cases) / count
+    over = f", {final / pool:.1f} times the pool" if pool else ""
+    output, tool_s = (sum(values) / steps for values in zip(*((c.output_tokens, c.tool_s) for c in cases), strict=True))
     return (
-        f"{case.agents} agents, {case.steps:,} steps; {case.output_tokens / case.steps:.0f} tokens generated a step, "
-        f"{case.tool_s / case.steps:.2f} s in tools; final contexts {case.final_tokens:,} tokens{over}. The lab's "
-        f"workload with lengths x {case.scale['tokens']:g}, {case.scale['merge']:g} steps made one, tool seconds x "
-        f"{case.scale['tools']:g}."
+        f"{case.agents} agents, {steps / count:,.0f} steps; {output:.0f} tokens generated a step, {tool_s:.2f} s in "
+        f"tools; final contexts {final:,.0f} tokens{over}. The lab's workload with lengths x {case.scale['tokens']:g}, "
+        f"{case.scale['merge']:g} steps made one, tool seconds x {case.scale['tools']:g}."
     )
 
 
@@ -70,7 +80,10 @@ def _about(store: Store) -> Iterator[str]:
         return
     yield f"{head.engine['name']} on {head.machine['cores']} cores of {head.machine['cpu']}; tick {head.tick_s:g} s."
     repeats = max((run.repeat for run in store.runs), default=0)
-    yield f"Means (lowest..highest) of {repeats} interleaved repeats; speed-ups over `uncontrolled` within each repeat."
+    yield (
+        f"Means (lowest..highest) of {repeats} interleaved repeats, each with other agents; speed-ups over "
+        f"`uncontrolled`, and makespans over `{OURS}` (above 1 `{OURS}` is faster), within each repeat."
+    )
     if store.sweeps:
         found = fitted(store.sweeps, head.engine["scheduling"])
         yield (

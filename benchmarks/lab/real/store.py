@@ -25,6 +25,7 @@ class Head:
     tick_s: float
     """Engine seconds between two ticks."""
     seed: int
+    """Of the first repeat's batches; each repeat has other ones, with the next seed."""
     kind: Literal["head"] = "head"
 
     def same(self, other: Head) -> bool:
@@ -35,9 +36,11 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseLine:
-    """A workload as it was run."""
+    """A workload as it was run in one repeat."""
 
     workload: str
+    repeat: int
+    """From 1."""
     scale: dict[str, float]
     """Fields of its ``Scale``."""
     agents: int
@@ -70,7 +73,7 @@ class Run:
     workload: str
     arm: str
     repeat: int
-    """From 1; 0 for a prediction, which has no spread."""
+    """From 1. All arms of a repeat have the same batch."""
     makespan_s: float
     hit_rate: float
     """Of all prompt tokens, the share that was cached. 0..1."""
@@ -104,7 +107,8 @@ class Store:
 
     path: Path
     head: Head | None = None
-    cases: dict[str, CaseLine] = field(default_factory=dict)
+    cases: dict[tuple[str, int], CaseLine] = field(default_factory=dict)
+    """By workload and repeat."""
     sweeps: list[Sweep] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     predictions: list[Run] = field(default_factory=list)
@@ -139,9 +143,9 @@ class Store:
 
     def begin_case(self, case: CaseLine) -> None:
         """Say what a workload is. Raises ValueError where the file has it with other lengths."""
-        known = self.cases.get(case.workload)
+        known = self.cases.get((case.workload, case.repeat))
         if known is None:
-            self.cases[case.workload] = case
+            self.cases[case.workload, case.repeat] = case
             self._save()
         elif _rounded(asdict(known)) != _rounded(asdict(case)):
             raise ValueError(f"{self.path} has {case.workload} with other lengths: name another file")
@@ -164,7 +168,7 @@ class Store:
         if isinstance(line, Head):
             self.head = line
         elif isinstance(line, CaseLine):
-            self.cases[line.workload] = line
+            self.cases[line.workload, line.repeat] = line
         elif isinstance(line, Sweep):
             self.sweeps.append(line)
         else:

@@ -42,6 +42,7 @@ def head():
 def case_line():
     return CaseLine(
         workload="swe",
+        repeat=1,
         scale={"tokens": 0.06, "merge": 4, "tools": 0.25, "longest": 6000},
         agents=24,
         steps=240,

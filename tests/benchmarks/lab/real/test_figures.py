@@ -13,14 +13,36 @@ def test_ratios_are_taken_within_a_repeat(make_store, make_run) -> None:
         make_run("concur", 1, 100.0),
         make_run("concur", 2, 80.0),
         make_run("uncontrolled", 2, 120.0),
-        predictions=(make_run("uncontrolled", 0, 150.0), make_run("concur", 0, 99.0)),
+        predictions=(
+            make_run("uncontrolled", 1, 150.0),
+            make_run("uncontrolled", 2, 150.0),
+            make_run("concur", 1, 100.0),
+            make_run("concur", 2, 98.0),
+        ),
     )
     free, concur = arm_figures(store, "swe")
     assert (free.arm, concur.arm) == ("uncontrolled", "concur")
     assert (concur.ratio.low, concur.ratio.mean, concur.ratio.high) == (1.5, 1.75, 2.0)
     assert concur.makespan_s.mean == 90.0
     assert concur.error == pytest.approx(0.1)
-    assert concur.predicted_ratio == pytest.approx(150 / 99)
+    assert concur.predicted_s == 99.0
+    assert concur.predicted_ratio == pytest.approx((150 / 100 + 150 / 98) / 2)
+    assert (concur.against, concur.predicted_against) == (None, None)  # nobody ran the default law
+
+
+def test_each_arm_is_compared_with_the_default_law_in_the_same_repeat(make_store, make_run) -> None:
+    store = make_store(
+        make_run("budget", 1, 100.0),
+        make_run("budget", 2, 50.0),
+        make_run("thunder", 1, 110.0),
+        make_run("thunder", 2, 60.0),
+        make_run("thunder", 3, 1.0),
+        predictions=(make_run("budget", 1, 100.0), make_run("thunder", 1, 95.0)),
+    )
+    ours, thunder = arm_figures(store, "swe")
+    assert (ours.against.low, ours.against.high) == (1.0, 1.0)
+    assert (thunder.against.low, thunder.against.mean, thunder.against.high) == pytest.approx((1.1, 1.15, 1.2))
+    assert thunder.predicted_against == 0.95
 
 
 def test_without_the_other_arm_or_a_prediction_a_ratio_is_unknown(make_store, make_run) -> None:
@@ -30,16 +52,16 @@ def test_without_the_other_arm_or_a_prediction_a_ratio_is_unknown(make_store, ma
     assert ranking([concur]) is None
 
 
-def test_only_pairs_whose_runs_do_not_overlap_are_decided(make_store, make_run) -> None:
-    runs = [("a", 100, 110), ("b", 105, 120), ("c", 200, 210), ("d", 300, 310)]
+def test_only_pairs_of_which_the_same_was_faster_in_every_repeat_are_decided(make_store, make_run) -> None:
+    runs = [("a", 100, 130), ("b", 105, 120), ("c", 115, 210), ("d", 300, 310)]
     said = {"a": 100, "b": 90, "c": 300, "d": 200}
     store = make_store(
         *(make_run(arm, repeat, s) for arm, *both in runs for repeat, s in enumerate(both, start=1)),
-        predictions=tuple(make_run(arm, 0, s) for arm, s in said.items()),
+        predictions=tuple(make_run(arm, repeat, s) for arm, s in said.items() for repeat in (1, 2)),
     )
     order = ranking(arm_figures(store, "swe"))
-    assert (order.arms, order.decided, order.agreeing) == (4, 5, 4)  # a and b overlap; c and d are the wrong way round
-    assert order.tau == pytest.approx((4 - 2) / 6)
+    assert (order.arms, order.decided, order.agreeing) == (4, 5, 4)  # not a and b; c and d are the wrong way round
+    assert order.tau == pytest.approx((5 - 1) / 6)
 
 
 def test_kendalls_tau_of_known_rankings() -> None:
