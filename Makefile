@@ -56,7 +56,7 @@ lab-parameters: setup  ## what it changes to halve or double each parameter of t
 lab-paper: setup  ## the paper's tables and figures, ours beside theirs (half an hour)
 	@$(BIN)/python -m benchmarks.lab paper $(ARGS)
 
-lab-real: setup  ## the lab's batches and arms on real SGLang on this CPU, beside the lab's predictions (2.5 hours, resumes)
+lab-real: setup  ## the lab's batches and arms on real SGLang on this CPU, beside the lab's predictions (2 hours, resumes)
 	@$(BIN)/python -m benchmarks.lab.real run --json runs/lab_real.jsonl $(ARGS)
 
 test: setup sandbox lint  ## everything that must hold before a change lands

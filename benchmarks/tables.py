@@ -16,6 +16,9 @@ from typing import Any
 
 from benchmarks.frameworks.table import markdown as frameworks_markdown
 from benchmarks.lab.cells import Record as LabRecord
+from benchmarks.lab.real.report import brief
+from benchmarks.lab.real.report import markdown as lab_real_markdown
+from benchmarks.lab.real.store import Store
 from benchmarks.lab.records import read_records
 from benchmarks.lab.report import Report
 from benchmarks.lab.tables import markdown as lab_markdown
@@ -29,7 +32,12 @@ __all__ = ["filled", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "frameworks" / "README.md", ROOT / "docs" / "lab" / "results.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "benchmarks" / "real" / "README.md",
+    ROOT / "docs" / "frameworks" / "README.md",
+    ROOT / "docs" / "lab" / "results.md",
+)
 
 _COMMANDS = {
     "swebench": "make bench ARGS='--repeats 3'",
@@ -39,6 +47,8 @@ _COMMANDS = {
     "mini_swe_agent": "make bench-mini-swe-agent ARGS='--repeats 3'",
     "lab": "make lab-full",
     "lab_parameters": "make lab-parameters",
+    "lab_real": "make lab-real",
+    "lab_real_brief": "make lab-real",
 }
 _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
 
@@ -46,9 +56,13 @@ _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.
 def table(name: str) -> str:
     """The Markdown of one record; a line that says so where there is none yet."""
     lines = name.startswith("lab")  # a cell a line, as the lab writes them
-    path = RESULTS / f"{name}.{'jsonl' if lines else 'json'}"
+    path = RESULTS / f"{name.removesuffix('_brief')}.{'jsonl' if lines else 'json'}"
     if not path.exists():
         return f"*Not measured yet: `{_COMMANDS[name]}`.*\n"
+    if name.startswith("lab_real"):
+        store = Store.load(path)
+        body = brief(store) if name.endswith("_brief") else lab_real_markdown(store)
+        return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
     if name == "lab_parameters":
         body = "\n".join(_parameters(read_records(path))) + "\n"
         return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"

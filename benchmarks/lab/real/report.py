@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.lab.real.figures import OURS, ArmFigures, Spread, arm_figures, ranking
+from benchmarks.lab.real.figures import BASELINE, OURS, ArmFigures, Spread, arm_figures, ranking
 from benchmarks.lab.real.predict import fitted
 from benchmarks.lab.real.store import CaseLine, Store
 
-__all__ = ["markdown"]
+__all__ = ["brief", "markdown"]
 
 NOISY = 0.05
 """Share of all cores that others used, above which a run's time is doubted: on two cores a tenth of the engine's."""
@@ -22,6 +22,31 @@ def markdown(store: Store) -> str:
     for workload in dict.fromkeys(workload for workload, _ in store.cases):
         lines += [*_workload(store, workload), ""]
     return "\n".join([*lines, *(f"- {note}" for note in (*_about(store), *_doubts(store)))]) + "\n"
+
+
+def brief(store: Store) -> str:
+    """One row a workload: the default law against the arms that matter most."""
+    lines = [
+        (
+            f"| workload | `{BASELINE}` s | `{OURS}` s | speed-up | over the best cap | over the paper's law "
+            "| over ThunderAgent's |"
+        ),
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for workload in dict.fromkeys(workload for workload, _ in store.cases):
+        arms = {arm.arm: arm for arm in arm_figures(store, workload)}
+        caps = [arm for arm in arms.values() if arm.arm.startswith("fixed:") and arm.makespan_s]
+        best = min(caps, key=lambda arm: arm.makespan_s.mean if arm.makespan_s else float("inf"), default=None)
+        free, ours = arms.get(BASELINE), arms.get(OURS)
+        cap = "?" if best is None else f"{_spread(best.against, '.2f')} (`{best.arm}`)"
+        lines.append(
+            f"| {workload} | {_spread(free and free.makespan_s, '.1f')} | {_spread(ours and ours.makespan_s, '.1f')} "
+            f"| {_spread(ours and ours.ratio, '.2f')} | {cap} "
+            + "".join(f"| {_spread(arm and arm.against, '.2f')} " for arm in (arms.get("concur"), arms.get("thunder")))
+            + "|"
+        )
+    notes = [f"- {note}" for note in _about(store) if not note.startswith("Lab:")]
+    return "\n".join([*lines, "", *notes]) + "\n"
 
 
 def _workload(store: Store, workload: str) -> Iterator[str]:
