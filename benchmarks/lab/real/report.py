@@ -40,9 +40,12 @@ def brief(store: Store) -> str:
         free, ours = arms.get(BASELINE), arms.get(OURS)
         cap = "?" if best is None else f"{_spread(best.against, '.2f')} (`{best.arm}`)"
         lines.append(
-            f"| {workload} | {_spread(free and free.makespan_s, '.1f')} | {_spread(ours and ours.makespan_s, '.1f')} "
-            f"| {_spread(ours and ours.ratio, '.2f')} | {cap} "
-            + "".join(f"| {_spread(arm and arm.against, '.2f')} " for arm in (arms.get("concur"), arms.get("thunder")))
+            f"| {workload} | {_spread(free.makespan_s if free else None, '.1f')} | {_spread(ours.makespan_s if ours else None, '.1f')} "
+            f"| {_spread(ours.ratio if ours else None, '.2f')} | {cap} "
+            + "".join(
+                f"| {_spread(arm.against if arm else None, '.2f')} "
+                for arm in (arms.get("concur"), arms.get("thunder"))
+            )
             + "|"
         )
     notes = [f"- {note}" for note in _about(store) if not note.startswith("Lab:")]
