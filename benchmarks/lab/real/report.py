@@ -38,16 +38,14 @@ def brief(store: Store) -> str:
         caps = [arm for arm in arms.values() if arm.arm.startswith("fixed:") and arm.makespan_s]
         best = min(caps, key=lambda arm: arm.makespan_s.mean if arm.makespan_s else float("inf"), default=None)
         free, ours = arms.get(BASELINE), arms.get(OURS)
-        cap = "?" if best is None else f"{_spread(best.against, '.2f')} (`{best.arm}`)"
-        lines.append(
-            f"| {workload} | {_spread(free.makespan_s if free else None, '.1f')} | {_spread(ours.makespan_s if ours else None, '.1f')} "
-            f"| {_spread(ours.ratio if ours else None, '.2f')} | {cap} "
-            + "".join(
-                f"| {_spread(arm.against if arm else None, '.2f')} "
-                for arm in (arms.get("concur"), arms.get("thunder"))
-            )
-            + "|"
-        )
+        cells = [
+            _spread(free.makespan_s if free else None, ".1f"),
+            _spread(ours.makespan_s if ours else None, ".1f"),
+            _spread(ours.ratio if ours else None, ".2f"),
+            "?" if best is None else f"{_spread(best.against, '.2f')} (`{best.arm}`)",
+            *(_spread(arms[name].against if name in arms else None, ".2f") for name in ("concur", "thunder")),
+        ]
+        lines.append(f"| {workload} | {' | '.join(cells)} |")
     notes = [f"- {note}" for note in _about(store) if not note.startswith("Lab:")]
     return "\n".join([*lines, "", *notes]) + "\n"
 
