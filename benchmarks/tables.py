@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.frameworks.table import markdown as frameworks_markdown
 from benchmarks.lab.cells import Record as LabRecord
+from benchmarks.lab.goals import markdown as goals_markdown
 from benchmarks.lab.real.report import brief
 from benchmarks.lab.real.report import markdown as lab_real_markdown
 from benchmarks.lab.real.store import Store
@@ -46,23 +47,28 @@ _COMMANDS = {
     "frameworks": "make bench-frameworks ARGS='--repeats 4'",
     "mini_swe_agent": "make bench-mini-swe-agent ARGS='--repeats 3'",
     "lab": "make lab-full",
+    "lab_goals": "make lab-full",
     "lab_parameters": "make lab-parameters",
     "lab_real": "make lab-real",
     "lab_real_brief": "make lab-real",
 }
+_RECORDS = {"lab_goals": "lab", "lab_real_brief": "lab_real"}
+"""Tables that share another's record."""
 _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
 
 
 def table(name: str) -> str:
     """The Markdown of one record; a line that says so where there is none yet."""
     lines = name.startswith("lab")  # a cell a line, as the lab writes them
-    path = RESULTS / f"{name.removesuffix('_brief')}.{'jsonl' if lines else 'json'}"
+    path = RESULTS / f"{_RECORDS.get(name, name)}.{'jsonl' if lines else 'json'}"
     if not path.exists():
         return f"*Not measured yet: `{_COMMANDS[name]}`.*\n"
     if name.startswith("lab_real"):
         store = Store.load(path)
         body = brief(store) if name.endswith("_brief") else lab_real_markdown(store)
         return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
+    if name == "lab_goals":
+        return goals_markdown(Report(read_records(path), ours="budget"))
     if name == "lab_parameters":
         body = "\n".join(_parameters(read_records(path))) + "\n"
         return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
