@@ -22,6 +22,7 @@ from benchmarks.lab.real.report import markdown as lab_real_markdown
 from benchmarks.lab.real.store import Store
 from benchmarks.lab.records import read_records
 from benchmarks.lab.report import Report
+from benchmarks.lab.scale import markdown as scale_markdown
 from benchmarks.lab.tables import markdown as lab_markdown
 from benchmarks.lab.tables import sheets
 from benchmarks.mini_swe_agent.table import markdown as mini_swe_agent_markdown
@@ -50,6 +51,7 @@ _COMMANDS = {
     "lab_goals": "make lab-full",
     "lab_parameters": "make lab-parameters",
     "lab_real": "make lab-real",
+    "lab_scale": "python -m benchmarks.lab scale --json benchmarks/results/lab_scale.json",
     "lab_real_brief": "make lab-real",
 }
 _RECORDS = {"lab_goals": "lab", "lab_real_brief": "lab_real"}
@@ -59,7 +61,7 @@ _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.
 
 def table(name: str) -> str:
     """The Markdown of one record; a line that says so where there is none yet."""
-    lines = name.startswith("lab")  # a cell a line, as the lab writes them
+    lines = name.startswith("lab") and name != "lab_scale"  # a cell a line, as the lab writes them
     path = RESULTS / f"{_RECORDS.get(name, name)}.{'jsonl' if lines else 'json'}"
     if not path.exists():
         return f"*Not measured yet: `{_COMMANDS[name]}`.*\n"
@@ -77,7 +79,9 @@ def table(name: str) -> str:
         body = lab_markdown([every[-1], *every[:-2]])  # the means first; by engine there is nothing: it is one
         return f"{body}\n- Measure it again: `{_COMMANDS[name]}`.\n"
     data = json.loads(path.read_text())
-    if name == "real":
+    if name == "lab_scale":
+        body = scale_markdown(data)
+    elif name == "real":
         body = markdown(Record.load(path))
     elif name == "frameworks":
         body = frameworks_markdown(data) + "\n"
