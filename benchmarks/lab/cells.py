@@ -182,7 +182,7 @@ def _sources() -> Iterator[tuple[str, Path]]:
         inside = path.relative_to(LAB)
         if inside.as_posix() not in _SHOWS and inside.parts[0] not in _OTHERS:
             yield f"benchmarks/lab/{inside.as_posix()}", path
-    yield "benchmarks/swebench/arms.py", LAB.parent / "swebench" / "arms.py"
+    yield "benchmarks/laws.py", LAB.parent / "laws.py"
 
 
 def _identity(cell: Cell, code: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from benchmarks.lab.arms import ARMS, parse_arms
 from benchmarks.lab.cells import Cell, Key, Record
 from benchmarks.lab.engines import get_engine
 from benchmarks.lab.records import RecordFile
-from benchmarks.swebench.arms import split_arms
+from benchmarks.laws import split_names
 
 __all__ = [
     "ORDER",
@@ -125,12 +125,10 @@ def expand_arms(text: str) -> tuple[str, ...]:
     Raises:
         ValueError: as :func:`~benchmarks.lab.arms.parse_arms`.
     """
-    names = [name for part in split_arms(text) for name in (all_arms() if part == "all" else (part,))]
+    names = [name for part in split_names(text) for name in (all_arms() if part == "all" else (part,))]
     sweeps = {f"{kind}:sweep" for kind in SWEEPS}
     if plain := [name for name in names if name not in sweeps]:
         parse_arms(",".join(plain))
-    elif not names:
-        parse_arms("")
     return tuple(dict.fromkeys(names))
 
 

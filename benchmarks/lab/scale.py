@@ -20,7 +20,7 @@ from benchmarks.lab.engines import get_engine
 from benchmarks.lab.gate import ControllerGate, Gate
 from benchmarks.lab.simulate import simulate
 from benchmarks.lab.workloads import get_workload
-from benchmarks.real.machine import describe
+from benchmarks.machine import describe
 from concur_agents import Controller
 from concur_agents.limiter import Limiter
 

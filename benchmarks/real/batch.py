@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
-from benchmarks.real.engine import Engine
+from benchmarks.engines.engine import Engine
 from benchmarks.real.record import AgentRecord, BatchRecord, WindowRecord
 from benchmarks.real.workload import AgentPlan, StepPlan
 from concur_agents import Controller, EngineReadError, EngineSample, Law, TokenUsage, WindowChange

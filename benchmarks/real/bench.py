@@ -11,15 +11,16 @@ from pydantic import TypeAdapter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.engines.emulated import emulated
+from benchmarks.engines.engine import Engine
+from benchmarks.machine import describe
 from benchmarks.real.batch import TICK_S
 from benchmarks.real.calibrate import Points, sweep
-from benchmarks.real.engine import Engine, emulated
 from benchmarks.real.fit import fit
-from benchmarks.real.machine import describe
 from benchmarks.real.record import FitRecord, Record, RunRecord
 from benchmarks.real.runner import Watch, run_arms, warm_up
 from benchmarks.real.workload import Workload
-from benchmarks.swebench.arms import Arm, parse_arms
+from benchmarks.swebench.arms import LAW_ARMS, Arm, parse_arms
 from concur_agents.emulator import CostModel
 
 __all__ = ["Bench", "new_record"]
@@ -114,7 +115,7 @@ class Bench:
         self._keep(replace(self._record, fit=found))
 
     async def _run_arms(self, engine: Engine, repeats: int, keep: Callable[[RunRecord], None], *, fit: bool) -> None:
-        workload, arms = _workload(self._record), parse_arms(",".join(self._record.arms))
+        workload, arms = _workload(self._record), parse_arms(",".join(self._record.arms), LAW_ARMS)
         with self._progress() as progress:
             task = progress.add_task("warming up", total=workload.agents)
 

@@ -17,7 +17,7 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from benchmarks.real.wire import EngineError
+from benchmarks.engines.wire import EngineError
 
 __all__ = ["Calibrated", "DecodePoint", "Points", "PrefillPoint", "sweep"]
 

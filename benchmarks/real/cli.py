@@ -13,16 +13,16 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from benchmarks.engines.choice import HOME, REAL, EngineChoice
+from benchmarks.engines.sglang_cpu.install import ensure_installed
+from benchmarks.engines.wire import EngineError
+from benchmarks.interrupts import INTERRUPTED, end_as_interrupted
+from benchmarks.interrupts import run as _run
 from benchmarks.real.bench import Bench, new_record
-from benchmarks.real.choice import HOME, REAL, EngineChoice
-from benchmarks.real.interrupts import INTERRUPTED, end_as_interrupted
-from benchmarks.real.interrupts import run as _run
 from benchmarks.real.record import Record
-from benchmarks.real.sglang_cpu.install import ensure_installed
 from benchmarks.real.table import markdown, render
-from benchmarks.real.wire import EngineError
 from benchmarks.real.workload import Workload
-from benchmarks.swebench.arms import parse_arms
+from benchmarks.swebench.arms import LAW_ARMS, parse_arms
 
 __all__ = ["app", "main"]
 
@@ -83,7 +83,7 @@ def run(
     begun: list[Bench] = []
 
     def work() -> None:
-        workload, parsed = Workload(agents=agents, seed=seed), parse_arms(arms)
+        workload, parsed = Workload(agents=agents, seed=seed), parse_arms(arms, LAW_ARMS)
         choice = EngineChoice(name=engine, venv=venv, home=home, speedup=speedup)
         if choice.needs_install:
             ensure_installed(home, console.print)

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from benchmarks.engines.engine import Engine
+from benchmarks.engines.wire import EngineError
+from benchmarks.engines.words import text
+from benchmarks.machine import Usage
 from benchmarks.real.batch import run_batch
-from benchmarks.real.engine import Engine
-from benchmarks.real.machine import Usage
 from benchmarks.real.record import AgentRecord, RunRecord
-from benchmarks.real.wire import EngineError
-from benchmarks.real.words import text
 from benchmarks.real.workload import AgentPlan, StepPlan, Workload
 from benchmarks.swebench.arms import Arm
 from concur_agents import Uncontrolled

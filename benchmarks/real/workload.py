@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from benchmarks.real.words import text
+from benchmarks.engines.words import text
 
 __all__ = ["AgentPlan", "StepPlan", "Workload"]
 

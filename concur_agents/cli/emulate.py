@@ -27,6 +27,9 @@ def emulate(
     chunked_prefill_size: Annotated[int | None, typer.Option(help="Tokens per prefill pass; -1: no chunks.")] = None,
     max_running_requests: Annotated[int | None, typer.Option(help="Requests decoding at once.")] = None,
     max_queued_requests: Annotated[int | None, typer.Option(help="Requests waiting; more get 503.")] = None,
+    host_cache: Annotated[
+        float | None, typer.Option(help="Cache tier in host memory (HiCache), as a multiple of the KV pool.")
+    ] = None,
     decode_log_interval: Annotated[int | None, typer.Option(help="Decode steps per gauge update.")] = None,
     schedule_conservativeness: Annotated[float | None, typer.Option(help="Scales the reserved output.")] = None,
     seed: Annotated[int, typer.Option(help="Of the filler text.")] = 0,
@@ -37,6 +40,7 @@ def emulate(
     """Serve an emulated SGLang engine. Prints its URL when it is ready; stops on SIGINT or SIGTERM."""
     from concur_agents.emulator.cost import CostModel
     from concur_agents.emulator.embed import build_server, url_of
+    from concur_agents.emulator.hicache import HiCacheConfig
     from concur_agents.emulator.presets import PRESETS, get_preset
     from concur_agents.emulator.service import ServiceConfig
 
@@ -58,6 +62,8 @@ def emulate(
     if changes.get("chunked_prefill_size") == -1:
         changes["chunked_prefill_size"] = None
     try:
+        if host_cache is not None:
+            changes["hicache"] = HiCacheConfig(ratio=host_cache)
         base = get_preset(preset)
         config = ServiceConfig(
             engine=dataclasses.replace(base.config, **changes),

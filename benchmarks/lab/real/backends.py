@@ -8,25 +8,23 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.engines.choice import HOME, REAL, EngineChoice
+from benchmarks.engines.emulated import EMULATED_NAME
+from benchmarks.engines.engine import Engine, connect
+from benchmarks.engines.kinds import SGLANG, VLLM_KIND, Kind, Needs
+from benchmarks.engines.sglang_cpu.install import ensure_installed, ensure_model, python_of
+from benchmarks.engines.vllm_cpu.server import vllm_cpu
+from benchmarks.engines.wire import EngineError
 from benchmarks.lab.arms.base import Arm
 from benchmarks.lab.engines import Engine as LabEngine
 from benchmarks.lab.real.client import Client, SGLangClient, VLLMClient
 from benchmarks.real.calibrate import Calibrated
-from benchmarks.real.choice import HOME, REAL, EngineChoice
-from benchmarks.real.engine import EMULATED_NAME, Engine
-from benchmarks.real.sglang_cpu.install import ensure_installed, ensure_model, python_of
-from benchmarks.real.vllm_cpu.probe import VLLMProbe
-from benchmarks.real.vllm_cpu.server import connect_vllm, vllm_cpu
-from benchmarks.real.wire import EngineError
-from concur_agents.engines import VLLM, EngineReader, SGLang
+from benchmarks.real.vllm_probe import VLLMProbe
 
 __all__ = ["KINDS", "VLLM_NAME", "Backend", "get_backend", "server_flags"]
 
 VLLM_NAME = "vllm"
 KINDS = (REAL, VLLM_NAME, EMULATED_NAME)
-
-_CAP = {REAL: "--max-running-requests", VLLM_NAME: "--max-num-seqs"}
-"""The flag for the most requests that run at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +35,8 @@ class Backend:
     open: Callable[[Sequence[str]], AbstractAsyncContextManager[Engine]]
     """Starts or finds it, with more flags; raises EngineError."""
     client: Callable[[Engine], Client]
-    reader: Callable[[str], EngineReader]
-    cap_flag: str | None
-    """Flag for the most requests that run at once; None where the server is not started here."""
+    starts: Kind | None
+    """What is started here; None where it runs already, so that no arm can have flags of its own."""
     probe: Callable[[Engine], Calibrated] = lambda engine: engine
     """What its passes are timed by."""
 
@@ -74,8 +71,7 @@ def get_backend(
             kind=kind,
             open=_vllm(url, venv, home),
             client=lambda engine: VLLMClient(engine.url, engine.model, engine.flush),
-            reader=VLLM,
-            cap_flag=None if url else _CAP[kind],
+            starts=None if url else VLLM_KIND,
             probe=VLLMProbe,
         )
     choice = EngineChoice(name=url or kind, venv=venv, home=home, speedup=speedup)
@@ -85,18 +81,17 @@ def get_backend(
         kind=kind,
         open=choice.open,
         client=lambda engine: SGLangClient(engine.url, engine.model, engine.flush),
-        reader=SGLang,
-        cap_flag=_CAP.get(choice.name),
+        starts=SGLANG if choice.name == REAL else None,
     )
 
 
-def server_flags(arm: Arm, engine: LabEngine, cap_flag: str | None) -> tuple[str, ...]:
+def server_flags(arm: Arm, engine: LabEngine, starts: Kind | None) -> tuple[str, ...]:
     """What a server must be told so that it is the arm's engine; nothing for most arms.
 
     Args:
         arm: may change the engine.
         engine: as it is without the arm.
-        cap_flag: see :class:`Backend`.
+        starts: see :class:`Backend`.
 
     Raises:
         EngineError: the server cannot be told.
@@ -104,12 +99,14 @@ def server_flags(arm: Arm, engine: LabEngine, cap_flag: str | None) -> tuple[str
     wanted = arm.flags(engine)
     if wanted == engine:
         return ()
-    most = wanted.config.max_running_requests
-    if wanted != engine.with_config(max_running_requests=most):
+    most, tier = wanted.config.max_running_requests, getattr(wanted.config, "hicache", None)
+    told = {"max_running_requests": most} | ({} if tier is None else {"hicache": tier})
+    if wanted != engine.with_config(**told):
         raise EngineError(f"arm {arm.name} changes more of the engine than a real server is told here")
-    if cap_flag is None:
+    if starts is None:
         raise EngineError(f"arm {arm.name} needs another flag, and the server is not started here")
-    return (cap_flag, str(most))
+    capped = most if most != engine.config.max_running_requests else None
+    return starts.flags(Needs(max_running_requests=capped, host_cache=None if tier is None else tier.ratio))
 
 
 def _vllm(url: str | None, venv: Path | None, home: Path) -> Callable[..., AbstractAsyncContextManager[Engine]]:
@@ -121,7 +118,10 @@ def _vllm(url: str | None, venv: Path | None, home: Path) -> Callable[..., Abstr
         if url is not None:
             if flags:
                 raise EngineError(f"{' '.join(flags)} cannot be given to {url}: it is not started here")
-            yield await connect_vllm(url)
+            engine = await connect(url)
+            if engine.capacity_tokens is None:
+                raise EngineError(f"{url}/metrics does not tell the pool's size: give it --num-gpu-blocks-override")
+            yield engine
             return
         python = python_of(venv or home).absolute()
         if not python.exists():

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from benchmarks.engines.engine import Engine
+from benchmarks.engines.servers import Servers
+from benchmarks.engines.wire import EngineError
 from benchmarks.lab.arms.base import Arm, Scene, law_arm
 from benchmarks.lab.batch import Batch, Plan, Step
 from benchmarks.lab.real.backends import Backend, server_flags
@@ -16,12 +19,9 @@ from benchmarks.lab.real.cases import Case
 from benchmarks.lab.real.play import Clock, Played, play
 from benchmarks.lab.real.polled import PolledReader
 from benchmarks.lab.real.predict import emulator_of, run_of, sweep_of
-from benchmarks.lab.real.servers import Servers
 from benchmarks.lab.real.store import Head, Run, Store
+from benchmarks.machine import Usage, describe
 from benchmarks.real.calibrate import Points, sweep
-from benchmarks.real.engine import Engine
-from benchmarks.real.machine import Usage, describe
-from benchmarks.real.wire import EngineError
 from concur_agents.emulator import CostModel
 from concur_agents.laws import Uncontrolled
 
@@ -64,7 +64,7 @@ class Bench:
 
     def __init__(self, backend: Backend, settings: Settings, store: Store, say: Callable[[str], None]) -> None:
         self._backend, self._settings, self._store, self._say = backend, settings, store, say
-        self._servers = Servers(backend, say)
+        self._servers = Servers(backend.open, lambda flags: say(" ".join(["starting", backend.kind, *flags])))
         self._batches = {
             (case.workload, repeat): case.batch(settings.seed, settings.agents, repeat=repeat)
             for case in settings.cases
@@ -133,7 +133,7 @@ class Bench:
         plain = emulator_of(self._backend.kind, engine.scheduling, _ANY_COST)
         for arm in self._settings.arms:
             try:
-                groups[server_flags(arm, plain, self._backend.cap_flag)].append(arm)
+                groups[server_flags(arm, plain, self._backend.starts)].append(arm)
             except EngineError as error:
                 self._say(f"left out: {error}")
         return groups
@@ -184,7 +184,7 @@ class Bench:
 
     async def _play(self, engine: Engine, batch: Batch, arm: Arm) -> tuple[Played, PolledReader]:
         tick_s, clock = self._settings.tick_s, Clock(engine.speedup)
-        client, reader = self._backend.client(engine), PolledReader(self._backend.reader(engine.url))
+        client, reader = self._backend.client(engine), PolledReader(engine.reader())
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(reader.close)
             stack.push_async_callback(client.close)

@@ -12,6 +12,10 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from benchmarks.engines.choice import HOME, REAL
+from benchmarks.engines.wire import EngineError
+from benchmarks.interrupts import INTERRUPTED, end_as_interrupted
+from benchmarks.interrupts import run as run_interruptibly
 from benchmarks.lab.arms import parse_arms
 from benchmarks.lab.real.backends import get_backend
 from benchmarks.lab.real.bench import Bench, Settings
@@ -19,10 +23,6 @@ from benchmarks.lab.real.cases import CASES, get_cases
 from benchmarks.lab.real.predict import emulator_of, fitted, predict
 from benchmarks.lab.real.report import markdown
 from benchmarks.lab.real.store import Run, Store
-from benchmarks.real.choice import HOME, REAL
-from benchmarks.real.interrupts import INTERRUPTED, end_as_interrupted
-from benchmarks.real.interrupts import run as run_interruptibly
-from benchmarks.real.wire import EngineError
 from concur_agents.emulator import CostModel
 
 __all__ = ["app", "main"]

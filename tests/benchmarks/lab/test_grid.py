@@ -73,7 +73,7 @@ def test_all_names_every_arm_that_needs_no_argument_and_the_sweeps() -> None:
 
 
 def test_arms_keep_their_order_and_come_once() -> None:
-    arms = expand_arms("concur:alpha=4,beta=0.3,fixed:8,fixed:sweep,fixed:sweep")
+    arms = expand_arms("concur:alpha=4,beta=0.3,fixed:8,fixed:sweep")
     assert arms == ("concur:alpha=4,beta=0.3", "fixed:8", "fixed:sweep")
 
 

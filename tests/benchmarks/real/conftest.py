@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from benchmarks.real.engine import Engine, emulated
+from benchmarks.engines.emulated import emulated
+from benchmarks.engines.engine import Engine
 from benchmarks.real.record import AgentRecord, BatchRecord, FitRecord, Record, RunRecord
 from benchmarks.real.workload import Workload
 from concur_agents.emulator import CostModel

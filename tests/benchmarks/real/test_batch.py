@@ -5,9 +5,9 @@ import dataclasses
 
 import pytest
 
+from benchmarks.engines.emulated import emulated
+from benchmarks.engines.wire import fetch
 from benchmarks.real.batch import run_batch
-from benchmarks.real.engine import emulated
-from benchmarks.real.wire import fetch
 from benchmarks.real.workload import StepPlan
 from concur_agents import FixedWindow, Uncontrolled
 

@@ -6,11 +6,11 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.engines.choice import EngineChoice
+from benchmarks.engines.emulated import emulated
+from benchmarks.engines.wire import EngineError
 from benchmarks.real import cli
-from benchmarks.real.choice import EngineChoice
-from benchmarks.real.engine import emulated
 from benchmarks.real.record import Record
-from benchmarks.real.wire import EngineError
 
 FAST = ["--engine", "emulator", "--speedup", "400", "--agents", "2", "--repeats", "1"]
 

@@ -4,10 +4,11 @@ from random import Random
 
 import pytest
 
+from benchmarks.engines.emulated import emulated
+from benchmarks.engines.engine import Engine
+from benchmarks.engines.wire import EngineError
 from benchmarks.real.calibrate import DecodePoint, Points, PrefillPoint, sweep
-from benchmarks.real.engine import Engine, emulated
 from benchmarks.real.fit import fit, least_squares
-from benchmarks.real.wire import EngineError
 
 
 async def test_the_fit_finds_the_cost_of_the_engine_that_was_calibrated(engine, cost):

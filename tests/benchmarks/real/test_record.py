@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.real.machine import Usage, describe
+from benchmarks.machine import Usage, describe
 from benchmarks.real.record import BatchRecord, Record, WindowRecord
 
 
@@ -86,5 +86,5 @@ def test_the_description_of_the_machine_does_not_name_it():
 def test_others_cpu_is_a_share_or_unknown(monkeypatch):
     assert 0.0 <= Usage(None).others() <= 1.0
     assert 0.0 <= Usage(os.getsid(0)).others() <= 1.0
-    monkeypatch.setattr("benchmarks.real.machine._busy_s", lambda: None)
+    monkeypatch.setattr("benchmarks.machine._busy_s", lambda: None)
     assert Usage(None).others() is None

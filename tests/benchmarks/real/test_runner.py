@@ -5,9 +5,10 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.real.engine import Engine, connect, emulated
+from benchmarks.engines.emulated import emulated
+from benchmarks.engines.engine import Engine, connect
+from benchmarks.engines.wire import EngineError
 from benchmarks.real.runner import Watch, order, run_arms, warm_up
-from benchmarks.real.wire import EngineError
 from benchmarks.swebench.arms import parse_arms
 from concur_agents.emulator import Emulator, EngineConfig, ServiceConfig
 from concur_agents.emulator.tokenizer import ByteTokenizer

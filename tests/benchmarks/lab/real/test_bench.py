@@ -5,12 +5,12 @@ import dataclasses
 
 import pytest
 
+from benchmarks.engines.wire import EngineError
 from benchmarks.lab.arms import parse_arms
 from benchmarks.lab.real.backends import get_backend
 from benchmarks.lab.real.bench import ATTEMPTS, Bench, Settings, turned
 from benchmarks.lab.real.cases import CASES
 from benchmarks.lab.real.store import Store
-from benchmarks.real.wire import EngineError
 
 SPEEDUP = 400.0
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.real import warden
-from benchmarks.real.wire import EngineError
+from benchmarks.engines import warden
+from benchmarks.engines.wire import EngineError
 
 __all__ = ["LOG_LINES", "Server", "free_port", "serve"]
 

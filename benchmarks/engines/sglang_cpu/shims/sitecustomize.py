@@ -40,7 +40,7 @@ class _StandIn(type):
 
 def _stand_in(name: str) -> type:
     def refuse(_self: object, *_args: object, **_kwargs: object) -> None:
-        raise RuntimeError(f"{name} is not available on this CPU (see benchmarks/real/sglang_cpu/shims)")
+        raise RuntimeError(f"{name} is not available on this CPU (see benchmarks/engines/sglang_cpu/shims)")
 
     return _StandIn(name, (), {"__init__": refuse})
 

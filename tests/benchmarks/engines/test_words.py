@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from tokenizers import Tokenizer
 
-from benchmarks.real.sglang_cpu.model import write_model
-from benchmarks.real.words import WORDS, text
+from benchmarks.engines.sglang_cpu.model import write_model
+from benchmarks.engines.words import WORDS, text
 from concur_agents.emulator.tokenizer import ByteTokenizer
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.real.process import serve
-from benchmarks.real.warden import members
-from benchmarks.real.wire import EngineError
+from benchmarks.engines.process import serve
+from benchmarks.engines.warden import members
+from benchmarks.engines.wire import EngineError
 
 FAKE = Path(__file__).with_name("fake_server.py")
 
@@ -175,7 +175,7 @@ BENCHMARK = """
 import asyncio, os, sys
 from pathlib import Path
 from benchmarks.real import cli
-from benchmarks.real.process import serve
+from benchmarks.engines.process import serve
 
 async def run(fake, pipe, log):
     async with serve([sys.executable, fake, pipe], environment=os.environ, log=Path(log),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.real.sglang_cpu.model import write_model
-from benchmarks.real.sglang_cpu.server import FLAGS, SHIMS, sglang_cpu
-from benchmarks.real.warden import members
-from benchmarks.real.wire import EngineError, fetch
+from benchmarks.engines.sglang_cpu.model import write_model
+from benchmarks.engines.sglang_cpu.server import FLAGS, SHIMS, sglang_cpu
+from benchmarks.engines.warden import members
+from benchmarks.engines.wire import EngineError, fetch
 
 # Takes sglang's arguments, tells them and its environment on the log, and serves the emulator.
 STAND_IN = """#!{python}

@@ -13,8 +13,8 @@ from typing import Any
 
 from openai import AsyncOpenAI, OpenAIError
 
-from benchmarks.real.engine import Engine
-from benchmarks.real.wire import EngineError
+from benchmarks.engines.engine import Engine
+from benchmarks.engines.wire import EngineError
 from concur_agents import TokenUsage
 
 __all__ = ["VLLMProbe"]

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.engines.engine import connect
+from benchmarks.engines.vllm_cpu.server import vllm_cpu
+from benchmarks.engines.warden import members
+from benchmarks.engines.wire import EngineError
 from benchmarks.lab.arms import parse_arms
 from benchmarks.lab.real.backends import get_backend
 from benchmarks.lab.real.bench import Bench, Settings
@@ -18,10 +22,7 @@ from benchmarks.lab.real.cases import Case
 from benchmarks.lab.real.client import ClientError, VLLMClient
 from benchmarks.lab.real.scale import Scale
 from benchmarks.lab.real.store import Store
-from benchmarks.real.vllm_cpu.probe import VLLMProbe
-from benchmarks.real.vllm_cpu.server import connect_vllm, vllm_cpu
-from benchmarks.real.warden import members
-from benchmarks.real.wire import EngineError
+from benchmarks.real.vllm_probe import VLLMProbe
 
 FAKE = Path(__file__).with_name("fake_vllm.py")
 STAND_IN = """#!{python}
@@ -48,7 +49,7 @@ def url():
 
 
 async def test_a_server_describes_itself(url):
-    engine = await connect_vllm(url + "/v1/")
+    engine = await connect(url + "/v1/")
     assert (engine.url, engine.name, engine.model) == (url, "vLLM 0.32.0", "words")
     assert engine.scheduling == {"max_total_tokens": 16_000, "context_length": 8192, "page_size": 32}
     await engine.flush()
@@ -56,11 +57,11 @@ async def test_a_server_describes_itself(url):
 
 async def test_nobody_there_is_an_engine_error():
     with pytest.raises(EngineError, match="no engine answers"):
-        await connect_vllm("http://127.0.0.1:9")
+        await connect("http://127.0.0.1:9")
 
 
 async def test_a_reply_has_the_forced_length_its_ids_and_what_was_cached(url):
-    engine = await connect_vllm(url)
+    engine = await connect(url)
     client = VLLMClient(engine.url, engine.model, engine.flush)
     try:
         first = await client.generate("a/0", list(range(600, 700)), [0] * 5)
@@ -82,7 +83,7 @@ async def test_an_engine_that_is_gone_loses_the_agent_only():
 
 async def test_passes_are_timed_by_the_clients_clock(url):
     body = {"input_ids": [[600] * 100, [700] * 50], "sampling_params": {"max_new_tokens": 3}}
-    probe = VLLMProbe(await connect_vllm(url))
+    probe = VLLMProbe(await connect(url))
     first, second = [answer["meta_info"] for answer in await probe.generate(body)]
     assert [first["prompt_tokens"], second["prompt_tokens"]] == [100, 50]
     assert (first["completion_tokens"], first["queue_time"]) == (3, 0.0)

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.real.process import LOG_LINES
-from benchmarks.real.sglang_cpu.model import write_model
-from benchmarks.real.wire import EngineError
+from benchmarks.engines.process import LOG_LINES
+from benchmarks.engines.sglang_cpu.model import write_model
+from benchmarks.engines.wire import EngineError
 
 __all__ = ["ensure_installed", "ensure_model", "python_of"]
 

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.real.engine import EMULATED_NAME, Engine, connect, emulated
-from benchmarks.real.sglang_cpu.install import ensure_model, python_of
-from benchmarks.real.sglang_cpu.server import sglang_cpu
-from benchmarks.real.wire import EngineError
+from benchmarks.engines.emulated import EMULATED_NAME, emulated
+from benchmarks.engines.engine import Engine, connect
+from benchmarks.engines.sglang_cpu.install import ensure_model, python_of
+from benchmarks.engines.sglang_cpu.server import sglang_cpu
+from benchmarks.engines.wire import EngineError
 from concur_agents.emulator import PRESETS
 
 __all__ = ["HOME", "REAL", "EngineChoice"]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.real.words import WORDS
+from benchmarks.engines.words import WORDS
 
 __all__ = ["SHAPE", "write_model"]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from benchmarks.real.engine import Engine, connect
-from benchmarks.real.process import free_port, serve
-from benchmarks.real.sglang_cpu.model import SHAPE
-from benchmarks.real.wire import EngineError, call
+from benchmarks.engines.engine import Engine
+from benchmarks.engines.kinds import SGLANG, listed
+from benchmarks.engines.launch import Launch, launched
+from benchmarks.engines.sglang_cpu.model import SHAPE
 
-__all__ = ["FLAGS", "sglang_cpu"]
+__all__ = ["FLAGS", "launch_of", "sglang_cpu"]
 
 SHIMS = Path(__file__).parent / "shims"
 START_S = 300.0
@@ -57,8 +55,7 @@ ENVIRONMENT = {
 }
 
 
-@contextlib.asynccontextmanager
-async def sglang_cpu(python: Path, model: Path, log: Path, more: Sequence[str] = ()) -> AsyncIterator[Engine]:
+def sglang_cpu(python: Path, model: Path, log: Path, more: Sequence[str] = ()) -> AbstractAsyncContextManager[Engine]:
     """A server of its own, ended with all its processes when the block is left.
 
     Args:
@@ -70,29 +67,18 @@ async def sglang_cpu(python: Path, model: Path, log: Path, more: Sequence[str] =
     Raises:
         EngineError: it cannot be started.
     """
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    flags = [part for flag, value in FLAGS.items() for part in (flag, value) if part is not None] + list(more)
-    command = [str(python), "-m", "sglang.launch_server", "--model-path", str(model), "--served-model-name", "words"]
-    async with serve(
-        [*command, "--host", "127.0.0.1", "--port", str(port), *flags],
-        environment=_environment(),
-        log=log,
-        ready=lambda: _ready(url),
+    return launched(launch_of(python, model), more, log=log)
+
+
+def launch_of(python: Path, model: Path) -> Launch:
+    """The same, not started yet."""
+    return Launch(
+        kind=SGLANG,
+        model=str(model),
+        flags=("--served-model-name", "words", *listed(FLAGS)),
+        python=python,
+        environment={**ENVIRONMENT, "PYTHONPATH": str(SHIMS)},
         start_s=START_S,
-    ) as server:
-        engine = await connect(url)
-        yield replace(engine, about={"flags": flags, "model": dict(SHAPE)}, session=server.sid, check=server.check)
-
-
-def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SGLANG_", "VIRTUAL_"))}
-    return {**kept, **ENVIRONMENT, "PYTHONPATH": str(SHIMS), "PYTHONUNBUFFERED": "1"}
-
-
-def _ready(url: str) -> bool:
-    """``/health`` generates a token, so it says that all of the server works, not just its front."""
-    try:
-        return call("GET", f"{url}/health", timeout_s=30.0)[0] == 200
-    except EngineError:
-        return False
+        hermetic=True,
+        about={"model": dict(SHAPE)},
+    )

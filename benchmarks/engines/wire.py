@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import urllib3
@@ -14,18 +16,28 @@ class EngineError(Exception):
     """The engine cannot be installed, started, reached or prepared. The message says what to do."""
 
 
-def call(method: str, url: str, body: object = None, *, timeout_s: float = 30.0) -> tuple[int, str]:
-    """Status and text of one request. Blocks.
+def call(
+    method: str,
+    url: str,
+    body: object = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = 30.0,
+) -> tuple[int, str]:
+    """Status and text of one request, ``headers`` going over our own. Blocks.
 
     Raises:
         EngineError: nobody answers within ``timeout_s``.
     """
     data = None if body is None else json.dumps(body).encode()
-    headers = {} if data is None else {"Content-Type": "application/json"}
+    sent = {} if data is None else {"Content-Type": "application/json"}
+    if key := os.environ.get("OPENAI_API_KEY"):  # where agents look for theirs
+        sent["Authorization"] = f"Bearer {key}"
+    sent.update(headers or {})
     try:
-        reply = urllib3.request(method, url, body=data, headers=headers, timeout=timeout_s, retries=False)
+        reply = urllib3.request(method, url, body=data, headers=sent, timeout=timeout_s, retries=False)
     except urllib3.exceptions.HTTPError as error:
-        raise EngineError(f"no engine answers at {url}: {error}") from None
+        raise EngineError(f"no engine answers at {url}: {error}. Is it running, and is the URL right?") from None
     return reply.status, reply.data.decode(errors="replace")
 
 

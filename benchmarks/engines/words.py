@@ -1,7 +1,7 @@
 """The vocabulary of all prompts and replies: words that every engine here counts as one token each.
 
-A word is a space, a consonant, a vowel, a consonant. Its four bytes are one token of the emulator, and one token of the
-model that :mod:`benchmarks.real.sglang_cpu.model` makes; both tokenize a text of words back into the same tokens. So a
+A word is a space, a consonant, a vowel, a consonant. Its four bytes are one token of the emulator, and one token of
+the model that ``sglang_cpu/model.py`` makes; both tokenize a text of words back into the same tokens. So a
 prompt has the same length on both, and a conversation that went through text finds its own KV again.
 """
 

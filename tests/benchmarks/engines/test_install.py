@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from benchmarks.real.sglang_cpu import install
-from benchmarks.real.wire import EngineError
+from benchmarks.engines.sglang_cpu import install
+from benchmarks.engines.wire import EngineError
 
 
 class Steps:

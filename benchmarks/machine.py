@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.real.warden import members
+from benchmarks.engines.warden import members
 
-__all__ = ["Usage", "describe"]
+__all__ = ["Usage", "describe", "session_cpu_s"]
 
 
 def describe() -> dict[str, Any]:
@@ -47,14 +48,17 @@ class Usage:
         return min(1.0, max(0.0, spent / (time.monotonic() - began) / (os.cpu_count() or 1)))
 
     def _ours_s(self) -> float:
-        total = sum(os.times()[:4])
-        for pid in members(self._session) if self._session is not None else ():
-            try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
+        return sum(os.times()[:4]) + (0.0 if self._session is None else session_cpu_s(self._session))
+
+
+def session_cpu_s(sid: int) -> float:
+    """CPU seconds of the processes of a session that run now."""
+    total = 0.0
+    for pid in members(sid):
+        with contextlib.suppress(OSError):  # it may end while we look
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return total
+    return total
 
 
 def _busy_s() -> float | None:
