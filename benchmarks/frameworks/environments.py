@@ -48,7 +48,7 @@ LINES = (
         ("agentscope>=1,<2", "mcp<2", "openai<3", "greenlet", "tqdm"),
     ),
 )
-COMMON = ("matplotlib>=3.9", "pydantic>=2.10")
+COMMON = ("anyio>=4.8", "asyncio-throttle>=1.0", "jinja2>=3.1", "matplotlib>=3.9", "pydantic>=2.10")
 """What the benchmark needs besides the emulator."""
 
 

@@ -17,12 +17,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from benchmarks.mini_swe_agent.runner import RunnerError, run_arms
+from benchmarks.engines.wire import EngineError
+from benchmarks.mini_swe_agent.runner import KINDS, RunnerError, run_arms
 from benchmarks.swebench.agents import AgentPlan
 from benchmarks.swebench.arms import parse_arms
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.edits import EditError
-from benchmarks.swebench.engine import EngineError
 from benchmarks.swebench.fetch import FetchError
 from benchmarks.swebench.records import RecordError, RunFolder, write_json
 from benchmarks.swebench.report import render, write_public
@@ -77,7 +77,7 @@ def run(
     try:
         config = RunConfig(
             agents=agents,
-            arms=tuple(arm.name for arm in parse_arms(arms)),
+            arms=tuple(arm.name for arm in parse_arms(arms, KINDS)),
             seed=seed,
             repeats=repeats,
             preset=preset,

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.swebench.agents import AgentPlan
-from benchmarks.swebench.setting import SOLVER
-from benchmarks.swebench.solver import scripted_replies
+from benchmarks.swebench.solver import LENGTHS, scripted_replies
 from benchmarks.swebench.tasks import Task
 
 __all__ = ["marker", "script_of", "write_dataset"]
@@ -54,7 +53,7 @@ def marker(plan: AgentPlan) -> str:
 
 def script_of(plan: AgentPlan) -> list[dict[str, Any]]:
     """The replies of ``benchmarks/swebench``, with two steps at the end in place of one: make a patch, submit it."""
-    *replies, last = scripted_replies(plan.task, seed=plan.seed, config=SOLVER)
+    *replies, last = scripted_replies(plan.task, seed=plan.seed, config=LENGTHS["short"])
     paths = " ".join(sorted({shlex.quote(edit.path) for edit in plan.task.solution}))
     make = f"git add -N -- {paths}; git diff -- {paths} > patch.txt; wc patch.txt"
     content = "Now I make the patch."

@@ -19,19 +19,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engines.emulated import register
+from benchmarks.engines.engine import Engine
 from benchmarks.mini_swe_agent.dataset import marker, script_of, write_dataset
 from benchmarks.mini_swe_agent.judge import judge
 from benchmarks.mini_swe_agent.sandbox import environment
 from benchmarks.mini_swe_agent.trajectories import read_records
 from benchmarks.swebench.agents import AgentPlan
-from benchmarks.swebench.arms import Arm, parse_arms
+from benchmarks.swebench.arms import ARMS, Arm, parse_arms
 from benchmarks.swebench.config import RunConfig
-from benchmarks.swebench.engine import Engine, open_engine
+from benchmarks.swebench.engine import open_engine
 from benchmarks.swebench.records import ArmFolder, RunFolder
 from benchmarks.swebench.sandbox import BubblewrapSandboxes
 
-__all__ = ["RunnerError", "run_arms"]
+__all__ = ["KINDS", "RunnerError", "run_arms"]
 
+KINDS = {kind: make for kind, make in ARMS.items() if kind not in ("client-requests", "proxy")}
+"""Arms for a runner that is a process of its own."""
 LOOK_S = 0.02
 """Between looks whether the batch has begun."""
 STOP_TIMEOUT_S = 10.0
@@ -59,7 +63,7 @@ async def run_arms(
         SandboxError: sandboxes cannot be set up.
         RunnerError: the runner failed, or took longer than ``limit_s``.
     """
-    arms = parse_arms(",".join(config.arms))
+    arms = parse_arms(",".join(config.arms), KINDS)
     with tempfile.TemporaryDirectory(prefix="mini-swe-agent-") as scratch:
         dataset, repositories = Path(scratch) / "dataset", Path(scratch) / "repositories"
         await asyncio.to_thread(write_dataset, plans, dataset, repositories)
@@ -71,7 +75,8 @@ async def run_arms(
                     where.create()
                     work = Path(tempfile.mkdtemp(dir=scratch))
                     batch = _Batch(config, plans, dataset, repositories, arm, where, work, tick_s, limit_s)
-                    async with open_engine(config, folder.path / "engine.log") as engine:
+                    async with open_engine(config, folder.path / "engine.log", arm.needs) as engine:
+                        await engine.flush()
                         start, closing = await batch.run(engine)
                     records = read_records(work / "out", plans, start)
                     for record in await judge(records, plans, work / "out", sandboxes):
@@ -94,7 +99,7 @@ class _Batch:
     async def run(self, engine: Engine) -> tuple[float, dict[str, Any]]:
         """Run the runner to its end; return when its batch began, and what only its end knows."""
         for plan in self.plans:
-            await engine.register(plan.agent_id, script_of(plan), match=marker(plan))
+            await register(engine, plan.agent_id, script_of(plan), match=marker(plan))
         own = engine.cpu_s() or 0.0
         async with self._started(engine) as process:
             try:
@@ -107,7 +112,7 @@ class _Batch:
             raise RunnerError(f"mini-swe-agent's runner ended with status {status}: {self._said()}")
         return start, {
             "engine_cpu_s": (engine.cpu_s() or 0.0) - own,
-            "capacity_tokens": await engine.capacity_tokens(),
+            "capacity_tokens": engine.capacity_tokens,
         }
 
     async def _begun(self, process: asyncio.subprocess.Process) -> float:

@@ -1,120 +1,92 @@
-"""The arms: how many agents may be active at a time. Everything else is the same in each.
-
-An arm is written ``name`` or ``name:argument``; arms are separated by commas, and an argument may itself be a
-list ``key=value,key=value``: ``uncontrolled,fixed:8,concur:alpha=4,beta=0.3``.
-"""
+"""The arms: how many agents may be active at a time, or how many requests; or another engine. All else is the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 
-from concur_agents.config import load_config
-from concur_agents.laws import ConcurLaw, FixedWindow, Law, TokenBudget, Uncontrolled
+from anyio import CapacityLimiter
 
-__all__ = ["ARMS", "Arm", "parse_arms", "split_arms"]
+from benchmarks.engines.kinds import Needs
+from benchmarks.laws import LAWS, named, number, split_names
+from benchmarks.swebench.proxy import Proxy, read_proxy
+from concur_agents.laws import Law, Uncontrolled
+
+__all__ = ["ARMS", "HOST_CACHE", "LAW_ARMS", "Arm", "parse_arms"]
+
+HOST_CACHE = 2.0
+"""Host memory as a multiple of the pool: SGLang's default (``--hicache-ratio``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """One way of admitting agents."""
 
-    name: str
+    name: str = ""
     """As the user wrote it; heads its figures."""
-    law: Law
+    law: Law = field(default_factory=Uncontrolled)
     """Pure, so it can serve every repeat."""
+    needs: Needs = field(default_factory=Needs)
+    """How the engine has to be started."""
+    open_requests: int | None = None
+    """Most requests that all agents together have open at once; None for any number."""
+    proxy: Proxy | None = None
+    """What agents talk to in place of the engine."""
+
+    def requests(self) -> AbstractAsyncContextManager[object]:
+        """To be entered for each request, in one run of the arm."""
+        return contextlib.nullcontext() if self.open_requests is None else CapacityLimiter(self.open_requests)
 
 
-def uncontrolled(argument: str) -> Law:
-    """Every agent at once."""
-    if argument:
-        raise ValueError(f"takes no argument, not {argument!r}")
-    return Uncontrolled()
+def requests(argument: str) -> Arm:
+    """The engine's own cap of N requests that run at once: ``requests:8``."""
+    return Arm(needs=Needs(max_running_requests=number(argument, "requests, as in requests:8")))
 
 
-def fixed(argument: str) -> Law:
-    """At most N agents at a time: ``fixed:8``."""
-    try:
-        return FixedWindow(int(argument))
-    except ValueError as error:
-        raise ValueError(f"needs a number of agents, as in fixed:8, not {argument!r} ({error})") from None
+def client_requests(argument: str) -> Arm:
+    """At most N requests are open at once, of all agents: ``client-requests:8``. Agents in tools do not count."""
+    return Arm(open_requests=number(argument, "requests, as in client-requests:8"))
 
 
-def concur(argument: str) -> Law:
-    """The paper's law; ``concur:alpha=4,beta=0.3`` changes its parameters."""
-    return _with_parameters(ConcurLaw, argument)
+def hicache(argument: str) -> Arm:
+    """Any arm on an engine that also keeps KV in host memory: ``hicache`` alone, or ``hicache:budget``."""
+    inner = named(argument or "uncontrolled", ARMS)
+    if inner.needs.host_cache is not None:
+        raise ValueError("is about host memory once, not twice")
+    return replace(inner, needs=replace(inner.needs, host_cache=HOST_CACHE))
 
 
-def budget(argument: str) -> Law:
-    """A token budget; ``budget:margin=0.1`` changes its parameters."""
-    return _with_parameters(TokenBudget, argument)
-
-
-def config(argument: str) -> Law:
-    """The law of a configuration file, as users have it: ``config:concur.yaml``."""
+def proxy(argument: str) -> Arm:
+    """Through a proxy that stands before the engine: ``proxy:thunder.toml``, see ``proxy.py``."""
     if not argument:
-        raise ValueError("needs a file, as in config:concur.yaml")
-    return load_config(argument, engine=False).config.law.build()
+        raise ValueError("needs a file, as in proxy:thunder.toml")
+    return Arm(proxy=read_proxy(Path(argument)))
 
 
-def _with_parameters(law: Callable[..., Law], argument: str) -> Law:
-    parameters: dict[str, float] = {}
-    for pair in filter(None, argument.split(",")):
-        key, sign, value = pair.partition("=")
-        try:
-            parameters[key.strip()] = float(value)
-        except ValueError:
-            raise ValueError(f"needs key=number, not {pair!r}") from None
-        if not sign:
-            raise ValueError(f"needs key=number, not {pair!r}")
-    try:
-        return law(**parameters)
-    except TypeError:
-        raise ValueError(f"has no such parameter: {', '.join(parameters)}") from None
+def _of(law: Callable[[str], Law]) -> Callable[[str], Arm]:
+    return lambda argument: Arm(law=law(argument))
 
 
-ARMS: dict[str, Callable[[str], Law]] = {
-    "budget": budget,
-    "concur": concur,
-    "config": config,
-    "fixed": fixed,
-    "uncontrolled": uncontrolled,
-}
+LAW_ARMS: Mapping[str, Callable[[str], Arm]] = MappingProxyType({name: _of(law) for name, law in LAWS.items()})
+"""Makes an arm of its argument, but for its name; raises ValueError saying what is wrong with that."""
+ARMS: Mapping[str, Callable[[str], Arm]] = MappingProxyType(
+    {**LAW_ARMS, "client-requests": client_requests, "hicache": hicache, "proxy": proxy, "requests": requests}
+)
+"""The same, with those that are more than a law."""
 
 
-def parse_arms(text: str) -> tuple[Arm, ...]:
-    """The arms named in ``text``, in its order.
+def parse_arms(text: str, makers: Mapping[str, Callable[[str], Arm]] = ARMS) -> tuple[Arm, ...]:
+    """The arms in ``text``, in its order.
+
+    Args:
+        text: what the user wrote.
+        makers: those that there are.
 
     Raises:
         ValueError: no arm, an unknown one, the same one twice, or an argument that its arm cannot read.
     """
-    arms = [_parse_arm(name) for name in split_arms(text)]
-    if not arms:
-        raise ValueError("no arm given: name at least one, as in --arms uncontrolled,concur")
-    names = [arm.name for arm in arms]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"arm {twice[0]!r} is given twice")
-    return tuple(arms)
-
-
-def split_arms(text: str) -> list[str]:
-    """Split at commas, but leave ``key=value`` with the arm before it."""
-    names: list[str] = []
-    for piece in filter(None, (piece.strip() for piece in text.split(","))):
-        head = piece.partition("=")[0]
-        if "=" in piece and ":" not in head and names:
-            names[-1] += f",{piece}"
-        else:
-            names.append(piece)
-    return names
-
-
-def _parse_arm(name: str) -> Arm:
-    kind, _, argument = name.partition(":")
-    make = ARMS.get(kind)
-    if make is None:
-        raise ValueError(f"unknown arm {name!r}: choose from {', '.join(sorted(ARMS))}")
-    try:
-        return Arm(name, make(argument))
-    except ValueError as error:
-        raise ValueError(f"arm {name!r} {error}") from None
+    return tuple(replace(named(name, makers), name=name) for name in split_names(text))

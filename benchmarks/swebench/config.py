@@ -9,10 +9,13 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
-__all__ = ["EMBEDDED", "RunConfig"]
+from benchmarks.swebench.server import Server
 
-EMBEDDED = "embedded"
+__all__ = ["EMBEDDED", "LAUNCH", "RunConfig"]
+
+EMBEDDED, LAUNCH = "embedded", "launch"
 REPLIES = ("scripted", "model")
+LENGTHS = ("short", "full")
 FRAMEWORKS = {"langgraph": "LangGraph", "agentscope": "AgentScope"}
 """Those there are, by the name a run takes. Records from before there was a choice are LangGraph's."""
 ALL_TASKS = "all"
@@ -35,22 +38,29 @@ class RunConfig:
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
 
     agents: int = 32
-    """Agents in the batch, all started at once. At least 1."""
+    """Agents in the batch. At least 1."""
     arms: tuple[str, ...] = ("uncontrolled", "fixed:8", "budget")
     """Arms in the order they run; see ``arms.py``."""
     framework: str = "langgraph"
     """Whose agents they are: ``langgraph``, or ``agentscope`` of whichever line is installed."""
     engine: str = EMBEDDED
-    """``embedded`` starts the emulator afresh for each arm; else the http(s) URL of a running engine."""
+    """``embedded`` starts the emulator afresh for each arm; ``launch`` starts ``server``, anew for an arm that needs
+    other flags; else the http(s) URL of a running engine."""
+    server: Server | None = None
+    """What ``launch`` starts."""
     seed: int = 0
     """Chooses tasks, their order and each agent's replies. The same in every arm and repeat."""
     repeats: int = 1
     """Times each arm runs, interleaved. At least 1."""
     tasks: tuple[str, ...] = ()
     """Only these task ids; empty takes all but :data:`LONG_TASKS`, ``("all",)`` all."""
+    recordings: str = ""
+    """A file or folder of recorded agents, played again in place of tasks; empty for tasks."""
     replies: str = "scripted"
     """``scripted``: a seeded solver's, played by the emulator, or said over the work of any other engine.
     ``model``: the model of the engine answers for itself."""
+    lengths: str = "short"
+    """Of scripted agents: ``short`` ends in minutes, ``full`` is as long as real runs (52 to 115 steps)."""
     preset: str = "laptop-8b"
     """Of the emulator: the embedded engine's cost model."""
     speedup: float = 10.0
@@ -59,6 +69,10 @@ class RunConfig:
     """KV pool of the embedded engine, in tokens. At least 1."""
     command_timeout_s: float = 60.0
     """Wall seconds until a command of an agent is killed. Above 0."""
+    generation_timeout_s: float = 1800.0
+    """Wall seconds until a request that was not answered ends its agent: waiting in the engine's queue included."""
+    launch_rate: float = 0.0
+    """Agents started a second; 0 starts all at once. At least 0."""
     max_steps: int = 60
     """Generations after which an agent is stopped, and recorded as failed. At least 1."""
 
@@ -67,17 +81,30 @@ class RunConfig:
             value = getattr(self, name)
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
-        for name in ("speedup", "command_timeout_s"):
+        for name in ("speedup", "command_timeout_s", "generation_timeout_s"):
             value = getattr(self, name)
             if not 0 < value < float("inf"):
                 raise ValueError(f"{name} must be above 0, not {value}")
+        if not 0 <= self.launch_rate < float("inf"):
+            raise ValueError(f"launch_rate must be at least 0, not {self.launch_rate}")
+        self._check_choices()
+
+    def _check_choices(self) -> None:
         if not self.arms:
             raise ValueError("arms must name at least one arm")
-        for name, choices in (("framework", FRAMEWORKS), ("replies", REPLIES)):
+        for name, choices in (("framework", FRAMEWORKS), ("replies", REPLIES), ("lengths", LENGTHS)):
             if (chosen := getattr(self, name)) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, not {chosen!r}")
-        if not self.embedded and not self.engine.startswith(("http://", "https://")):
-            raise ValueError(f"engine must be {EMBEDDED!r} or an http(s) URL, not {self.engine!r}")
+        if self.engine not in (EMBEDDED, LAUNCH) and not self.engine.startswith(("http://", "https://")):
+            raise ValueError(f"engine must be {EMBEDDED!r}, {LAUNCH!r} or an http(s) URL, not {self.engine!r}")
+        if self.engine == LAUNCH:
+            if self.server is None:
+                raise ValueError(f"engine {LAUNCH!r} needs a server: name a --setup, or a --model")
+            if self.server.nodes > 1:
+                raise ValueError(
+                    f"a server on {self.server.nodes} machines cannot be started from here. Start it yourself, then "
+                    "name its URL as the engine:\n" + "\n".join(f"  {line}" for line in self.server.commands())
+                )
 
     @property
     def embedded(self) -> bool:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Edit", "EditError", "apply_edits", "edits_between"]
+__all__ = ["Edit", "EditError", "apply_edits", "edit_command", "edits_between"]
 
 MAX_CONTEXT_LINES = 40
 
@@ -48,6 +48,23 @@ def edits_between(path: str, before: str | None, after: str) -> tuple[Edit, ...]
         except EditError:
             continue
     raise EditError(f"{path}: no unambiguous edits with up to {MAX_CONTEXT_LINES} lines of context")
+
+
+def edit_command(path: str, old: str, new: str) -> str:
+    """A command that makes an edit, and fails loudly where the file is not as expected."""
+    return (
+        "python - <<'END_OF_EDIT'\nimport sys\nfrom pathlib import Path\n"
+        f"path, old, new = Path({path!r}), {old!r}, {new!r}\n"
+        "if old:\n"
+        "    text = path.read_bytes().decode() if path.is_file() else sys.exit(f'there is no file {path}')\n"
+        "    count = text.count(old)\n"
+        "    text = text.replace(old, new) if count == 1 else sys.exit(f'the text occurs {count} times, not once')\n"
+        "else:\n"
+        "    text = new if not path.exists() else sys.exit(f'{path} is there already')\n"
+        "    path.parent.mkdir(parents=True, exist_ok=True)\n"
+        "path.write_bytes(text.encode())\n"
+        "print('edited', path)\nEND_OF_EDIT"
+    )
 
 
 def apply_edits(files: Mapping[str, str], edits: Iterable[Edit]) -> dict[str, str]:

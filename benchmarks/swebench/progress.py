@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -11,7 +12,37 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from benchmarks.swebench.records import TimelinePoint
 from benchmarks.swebench.summary import ArmFigures
 
-__all__ = ["LineProgress", "LiveProgress", "open_progress"]
+__all__ = ["LineProgress", "LiveProgress", "TimeLeft", "open_progress"]
+
+
+class TimeLeft:
+    """How long the rest of a run takes, if its runs of arms take as long as those before.
+
+    Args:
+        runs: of arms, all repeats together.
+        clock: seconds.
+    """
+
+    def __init__(self, runs: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._runs, self._clock = runs, clock
+        self._done = 0
+        self._spent = self._began = 0.0
+
+    def began(self) -> None:
+        """A run of an arm begins. Those that are not run again never do."""
+        self._began = self._clock()
+
+    def ended(self) -> str:
+        """It has ended; says what is left, where anything is."""
+        self._done += 1
+        self._spent += self._clock() - self._began
+        left = (self._runs - self._done) * self._spent / self._done
+        return f", about {_minutes(left)} left" if self._done < self._runs else ""
+
+
+def _minutes(seconds: float) -> str:
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
 def _result(arm: str, repeat: int, figures: ArmFigures) -> str:
@@ -24,11 +55,12 @@ def _result(arm: str, repeat: int, figures: ArmFigures) -> str:
 class LineProgress:
     """For logs and pipes: a line when an arm is over."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, left: TimeLeft) -> None:
+        self._console, self._left = console, left
 
-    def preparing(self, arm: str, repeat: int) -> None:
+    def preparing(self, arm: str, repeat: int) -> None:  # noqa: ARG002 - a Progress
         """Nothing to say yet."""
+        self._left.began()
 
     def sampled(self, arm: str, point: TimelinePoint) -> None:
         """Too often for a log."""
@@ -38,19 +70,20 @@ class LineProgress:
 
     def finished(self, arm: str, repeat: int, figures: ArmFigures) -> None:
         """The one line."""
-        self._console.print(_result(arm, repeat, figures), highlight=False)
+        self._console.print(_result(arm, repeat, figures) + self._left.ended(), highlight=False)
 
 
 class LiveProgress:
     """For terminals: one bar an arm, with what its agents are doing."""
 
-    def __init__(self, bars: Progress, agents: int) -> None:
-        self._bars = bars
+    def __init__(self, bars: Progress, agents: int, left: TimeLeft) -> None:
+        self._bars, self._left = bars, left
         self._agents = agents
         self._bar: TaskID | None = None
 
     def preparing(self, arm: str, repeat: int) -> None:
         """Start a bar."""
+        self._left.began()
         again = f" #{repeat}" if repeat > 1 else ""
         self._bar = self._bars.add_task(f"{arm}{again}", total=self._agents, state="engine and sandboxes start")
 
@@ -66,7 +99,7 @@ class LiveProgress:
 
     def finished(self, arm: str, repeat: int, figures: ArmFigures) -> None:
         """Stop the bar's clock."""
-        self._update(_result(arm, repeat, figures).partition(": ")[2], self._agents)
+        self._update(_result(arm, repeat, figures).partition(": ")[2] + self._left.ended(), self._agents)
         if self._bar is not None:
             self._bars.stop_task(self._bar)
 
@@ -76,10 +109,11 @@ class LiveProgress:
 
 
 @contextlib.contextmanager
-def open_progress(console: Console, agents: int) -> Iterator[LineProgress | LiveProgress]:
-    """What fits ``console``; a live display is gone from the cursor when the block is left."""
+def open_progress(console: Console, agents: int, runs: int) -> Iterator[LineProgress | LiveProgress]:
+    """What fits ``console``, for so many runs of arms; a live display is gone when the block is left."""
+    left = TimeLeft(runs)
     if not console.is_terminal:
-        yield LineProgress(console)
+        yield LineProgress(console, left)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -89,4 +123,4 @@ def open_progress(console: Console, agents: int) -> Iterator[LineProgress | Live
         TextColumn("[dim]{task.fields[state]}"),
     )
     with Progress(*columns, console=console, refresh_per_second=5) as bars:
-        yield LiveProgress(bars, agents)
+        yield LiveProgress(bars, agents, left)

@@ -4,6 +4,7 @@
 
     RUN/run.json                       config, tasks, versions
     RUN/arms/fixed-8/1/agents/*.json   one record per agent, written when it ends (arm, repeat)
+    RUN/arms/fixed-8/1/left/*.json     what the agent left in its workspace, for the tests to judge
     RUN/arms/fixed-8/1/timeline.jsonl  one line per sample while the arm runs
     RUN/arms/fixed-8/1/arm.json        written when the arm is over; missing when it was interrupted
     RUN/summary.json  RUN/timeline.png made from the above, again at any time by ``report``
@@ -13,8 +14,12 @@ Each file is whole or absent (written beside, then renamed), except the timeline
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -138,6 +143,7 @@ class TimelinePoint:
 
 _AGENT = TypeAdapter(AgentRecord)
 _POINT = TypeAdapter(TimelinePoint)
+_LEFT = TypeAdapter(dict[str, str | None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +154,16 @@ class ArmFolder:
 
     def create(self) -> None:
         """Make the folder."""
-        (self.path / "agents").mkdir(parents=True)
+        for name in ("agents", "left"):
+            (self.path / name).mkdir(parents=True)
 
     def write_agent(self, record: AgentRecord) -> None:
         """Write one agent's record, whole or not at all."""
         write_json(self.path / "agents" / f"{record.agent_id}.json", asdict(record))
+
+    def forget_agent(self, agent_id: str) -> None:
+        """Remove an agent's record, so that it runs again."""
+        (self.path / "agents" / f"{agent_id}.json").unlink(missing_ok=True)
 
     def agents(self) -> tuple[AgentRecord, ...]:
         """Every record written so far, by agent id. Raises RecordError for a file that is none."""
@@ -163,6 +174,31 @@ class ArmFolder:
             except (OSError, ValidationError) as error:
                 raise RecordError(f"{path}: {error}") from None
         return tuple(found)
+
+    def write_left(self, agent_id: str, changes: Mapping[str, bytes | None]) -> None:
+        """Keep what an agent left, so that it can be judged whatever happens: contents by path, None where gone."""
+        text = {path: None if data is None else base64.b64encode(data).decode() for path, data in changes.items()}
+        write_json(self.path / "left" / f"{agent_id}.json", text)
+
+    def left(self, agent_id: str) -> dict[str, bytes | None] | None:
+        """What :meth:`write_left` kept; None where nothing was. Raises RecordError for a file that is none."""
+        path = self.path / "left" / f"{agent_id}.json"
+        if not path.exists():
+            return None
+        try:
+            text = _LEFT.validate_json(path.read_bytes())
+            return {name: None if data is None else base64.b64decode(data) for name, data in text.items()}
+        except (OSError, ValueError) as error:
+            raise RecordError(f"{path}: {error}") from None
+
+    def elapsed_s(self) -> float:
+        """Seconds of its clock that what is recorded reaches to; 0 when nothing is."""
+        return max([0.0, *(point.at_s for point in self.timeline()), *(record.ended_s for record in self.agents())])
+
+    def remove(self) -> None:
+        """Remove all of it, if it is there."""
+        if self.path.exists():
+            shutil.rmtree(self.path)
 
     def open_timeline(self) -> TextIO:
         """For :meth:`append_point`; line-buffered, so that a killed run leaves what it saw."""
@@ -184,8 +220,11 @@ class ArmFolder:
 
 
 def append_point(stream: TextIO, point: TimelinePoint) -> None:
-    """Write one sample as one line."""
-    stream.write(json.dumps(asdict(point)) + "\n")
+    """Write one sample as one line. Raises RecordError when it cannot be written."""
+    try:
+        stream.write(json.dumps(asdict(point)) + "\n")
+    except OSError as error:
+        raise RecordError(f"cannot write {stream.name}: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +248,16 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / "run.json", about)
         return cls(path)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from running into the same folder. Raises RecordError while one does."""
+        with (self.path / "lock").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RecordError(f"{self.path} is being run by another process") from None
+            yield
 
     def about(self) -> dict[str, Any]:
         """What :meth:`create` wrote."""
@@ -236,10 +285,17 @@ def _points(path: Path) -> Iterator[TimelinePoint]:
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write ``data`` to ``path``, whole or not at all. Refuses NaN and infinity, which are no JSON."""
+    """Write ``data`` to ``path``, whole or not at all. Refuses NaN and infinity, which are no JSON.
+
+    Raises:
+        RecordError: it cannot be written, the disk is full for one.
+    """
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(beside, path)  # noqa: PTH105  # the atomic one, by its usual name
+    try:
+        beside.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        os.replace(beside, path)  # noqa: PTH105  # the atomic one, by its usual name
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -8,30 +8,39 @@ tests run, so that judging costs no arm anything.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import math
-import os
 import random
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from asyncio_throttle.throttler import Throttler
+
+from benchmarks.engines.engine import Engine
+from benchmarks.engines.kinds import Needs
+from benchmarks.engines.latency import NOTHING_YET, read_latency
+from benchmarks.engines.servers import Servers
+from benchmarks.engines.wire import EngineError
 from benchmarks.swebench.agents import AgentPlan, Recorder, run_agent
 from benchmarks.swebench.arms import Arm, parse_arms
 from benchmarks.swebench.config import ALL_TASKS, LONG_TASKS, RunConfig
-from benchmarks.swebench.records import AgentRecord, ArmFolder, RunFolder, TimelinePoint, append_point
-from benchmarks.swebench.sandbox import BubblewrapSandboxes, Sandbox
+from benchmarks.swebench.engine import open_engine
+from benchmarks.swebench.judge import MOST_LEFT, judge
+from benchmarks.swebench.records import ArmFolder, RunFolder, TimelinePoint, append_point
+from benchmarks.swebench.sandbox import BubblewrapSandboxes, Sandbox, Sandboxes
 from benchmarks.swebench.setting import Setting, open_setting
 from benchmarks.swebench.summary import ArmFigures, figures_of
 from benchmarks.swebench.tasks import Task
 from concur_agents import Controller, EngineSample, Stats, WindowChange
-from concur_agents.engines import SGLang
 
 __all__ = ["Progress", "plan_agents", "run_arms"]
 
-TEST_TIMEOUT_S = 300.0
-"""A suite takes seconds; a wrong fix may loop for ever."""
+_log = logging.getLogger(__name__)
 
 
 class Progress(Protocol):
@@ -78,24 +87,77 @@ def plan_agents(config: RunConfig, tasks: Sequence[Task]) -> tuple[AgentPlan, ..
     )
 
 
-async def run_arms(config: RunConfig, plans: Sequence[AgentPlan], folder: RunFolder, progress: Progress) -> None:
+async def run_arms(
+    config: RunConfig,
+    plans: Sequence[AgentPlan],
+    folder: RunFolder,
+    progress: Progress,
+    *,
+    python: Path | None = None,
+) -> None:
     """Run every arm ``config.repeats`` times. What ends, and what is interrupted, leaves its records in ``folder``.
 
+    What is there already is not run again: an arm that got to its end is left alone, and one that did not goes on with
+    the agents that have not ended.
+
+    Args:
+        config: of the run.
+        plans: the batch.
+        folder: for the records.
+        progress: told how it goes.
+        python: interpreter of the environment that has the server to launch.
+
     Raises:
-        EngineError: the engine cannot be started or reached.
+        EngineError: the engine cannot be started or reached, or has ended.
         SandboxError: sandboxes cannot be set up.
+        RecordError: what happens cannot be recorded.
     """
     arms = parse_arms(",".join(config.arms))
-    async with BubblewrapSandboxes(packages=plans[0].task.packages) as sandboxes:
+    log = folder.path / "engine.log"
+
+    def start(needs: Needs) -> AbstractAsyncContextManager[Engine]:
+        return open_engine(config, log, needs, python=python)
+
+    async with _sandboxes(plans) as sandboxes, Servers(start) as servers:
         for repeat in range(1, config.repeats + 1):
             shift = (repeat - 1) % len(arms)  # each arm goes first in turn: a machine that warms up favours nobody
             for arm in (*arms[shift:], *arms[:shift]):
-                progress.preparing(arm.name, repeat)
                 where = folder.arm(arm.name, repeat)
-                where.create()
-                async with open_setting(config, plans, sandboxes, folder.path / "engine.log") as setting:
-                    figures = await _ArmRun(config, arm, where, setting, progress).run()
+                closing = where.closing()
+                if closing is not None and closing.get("judged", True):
+                    continue
+                progress.preparing(arm.name, repeat)
+                if closing is None:
+                    left = _left_to_run(where, plans)
+                    closing = {"resumed": len(left) < len(plans)}
+                    if left:
+                        if config.embedded:
+                            await servers.close()  # a new one takes a second, and has nothing of the arm before
+                        engine = await servers.get(arm.needs)
+                        async with open_setting(config, engine, left, sandboxes, arm.proxy) as setting:
+                            closing |= await _ArmRun(config, arm, where, setting, progress, arm.requests()).run()
+                    where.write_closing({**closing, "judged": False})
+                if sandboxes is not None:
+                    progress.judging(arm.name)
+                    await judge(where, plans, sandboxes)
+                where.write_closing({**closing, "judged": True})
+                figures = figures_of(where.agents(), expected=config.agents, closing=closing)
                 progress.finished(arm.name, repeat, figures)
+
+
+def _sandboxes(plans: Sequence[AgentPlan]) -> AbstractAsyncContextManager[Sandboxes | None]:
+    """None where all agents are recorded: then nothing runs."""
+    running = [plan.task for plan in plans if plan.task.recording is None]
+    return BubblewrapSandboxes(packages=running[0].packages) if running else contextlib.nullcontext()
+
+
+def _left_to_run(where: ArmFolder, plans: Sequence[AgentPlan]) -> Sequence[AgentPlan]:
+    """Who has not ended in what is recorded of an arm. Where nobody has, it begins anew, and is as good as any."""
+    ended = {record.agent_id for record in where.agents() if record.outcome != "cancelled"}
+    if not ended:
+        where.remove()
+        where.create()
+    return [plan for plan in plans if plan.agent_id not in ended]
 
 
 @dataclass(slots=True)
@@ -105,27 +167,41 @@ class _ArmRun:
     folder: ArmFolder
     setting: Setting
     progress: Progress
+    requests: AbstractAsyncContextManager[object]
     start: float = 0.0
-    ended: dict[AgentPlan, AgentRecord] = field(default_factory=dict)
+    finished: int = 0
 
-    async def run(self) -> ArmFigures:
-        """Run the batch, then judge it."""
+    async def run(self) -> dict[str, Any]:
+        """Run the batch, and say what only its end knows."""
         own, engine, machine = time.process_time(), self.setting.engine.cpu_s(), _machine_s()
-        reader = SGLang(self.setting.engine.url)
+        latency = await read_latency(self.setting.engine)
+        reader = self.setting.engine.reader()
+        self.finished = self.config.agents - len(self.setting.sandboxes)
         async with Controller(reader, law=self.arm.law, tick=self.config.tick_s) as controller:
-            self.start = time.monotonic()
+            self.start = time.monotonic() - self.folder.elapsed_s()
             await self._batch(controller)
-            closing: dict[str, Any] = {
+            await self._check_engine()
+            spent = await read_latency(self.setting.engine)
+            return {
+                "latency": None if spent is None else asdict(spent.since(latency or NOTHING_YET)),
                 "harness_cpu_s": time.process_time() - own,
                 "engine_cpu_s": _difference(self.setting.engine.cpu_s(), engine),
                 "machine_busy": _busy_share(machine, _machine_s()),
-                "capacity_tokens": await self.setting.engine.capacity_tokens(),
+                "capacity_tokens": self.setting.engine.capacity_tokens,
+                "engine": self.setting.engine.name,
+                "engine_flags": self.setting.engine.about.get("flags"),
                 "window_changes": [_change(change, self.start) for change in controller.history()],
             }
-        self.progress.judging(self.arm.name)
-        await self._judge()
-        self.folder.write_closing(closing)
-        return figures_of(self.folder.agents(), expected=self.config.agents, closing=closing)
+
+    async def _check_engine(self) -> None:
+        """Of an engine that is gone, agents that failed are no figures: they are to run again. Raises EngineError."""
+        try:
+            await self.setting.engine.check_alive()
+        except EngineError:
+            for record in self.folder.agents():
+                if record.outcome == "failed":
+                    self.folder.forget_agent(record.agent_id)
+            raise
 
     def _clock(self) -> float:
         return time.monotonic() - self.start
@@ -134,16 +210,26 @@ class _ArmRun:
         watching = asyncio.create_task(self._watch(controller))
         try:
             async with asyncio.TaskGroup() as group:
-                for plan, sandbox in self.setting.sandboxes.items():
+                async for plan, sandbox in self._paced():
                     group.create_task(self._agent(plan, sandbox, controller))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed  # no agent's own doing, which is recorded: one of them says it
         finally:
             watching.cancel()
             await asyncio.wait([watching])
         if watching.done() and not watching.cancelled() and (error := watching.exception()):
             raise error
 
+    async def _paced(self) -> AsyncIterator[tuple[AgentPlan, Sandbox | Exception]]:
+        """Whom to start, when it is time."""
+        rate = self.config.launch_rate
+        pace: AbstractAsyncContextManager[object] = Throttler(1, period=1 / rate) if rate else contextlib.nullcontext()
+        for plan, sandbox in self.setting.sandboxes.items():
+            async with pace:
+                yield plan, sandbox
+
     async def _agent(self, plan: AgentPlan, sandbox: Sandbox | Exception, controller: Controller) -> None:
-        recorder = Recorder(plan, self._clock, self.config.max_steps)
+        recorder = Recorder(plan, self._clock, self.config, self.requests, self.arm.proxy)
         if isinstance(sandbox, Exception):
             record = recorder.record("failed", sandbox)
         else:
@@ -159,39 +245,35 @@ class _ArmRun:
             except asyncio.CancelledError:
                 self.folder.write_agent(recorder.record("cancelled"))
                 raise
-        self.ended[plan] = record
+            await self._keep(plan, sandbox)
+        await self._release(plan)
+        self.finished += 1
         self.folder.write_agent(record)
+
+    async def _release(self, plan: AgentPlan) -> None:
+        """Tell a proxy that the agent has ended; what it makes of it is its own matter."""
+        if self.arm.proxy is not None:
+            try:
+                await self.arm.proxy.ended(plan.agent_id)
+            except EngineError as error:
+                _log.warning("%s was not released: %s", plan.agent_id, error)
+
+    async def _keep(self, plan: AgentPlan, sandbox: Sandbox) -> None:
+        """Write down what the agent left. Where that fails there is nothing to judge, and the run goes on."""
+        try:
+            left = await sandbox.changes(limit=MOST_LEFT)
+            await asyncio.to_thread(self.folder.write_left, plan.agent_id, left)
+        except Exception as error:  # noqa: BLE001 - a full disk, a strange file: one agent's matter
+            _log.warning("%s left nothing that can be judged: %s", plan.agent_id, error)
 
     async def _watch(self, controller: Controller) -> None:
         """Write a line a tick."""
         with self.folder.open_timeline() as stream:
             while True:
-                point = _point(controller.stats(), at=self._clock(), finished=len(self.ended))
+                point = _point(controller.stats(), at=self._clock(), finished=self.finished)
                 append_point(stream, point)
                 self.progress.sampled(self.arm.name, point)
                 await asyncio.sleep(self.config.tick_s)
-
-    async def _judge(self) -> None:
-        """Run every ended agent's tests, a few at a time: a suite that waits for a core may time out."""
-        free = asyncio.Semaphore(os.cpu_count() or 1)
-
-        async def judge(plan: AgentPlan, record: AgentRecord) -> None:
-            sandbox = self.setting.sandboxes[plan]
-            if isinstance(sandbox, Exception):
-                return
-            async with free:
-                try:
-                    result = await sandbox.run(plan.task.test_command, timeout=TEST_TIMEOUT_S)
-                except Exception as error:  # noqa: BLE001 - as above: recorded, and the run goes on
-                    judged = replace(record, error=record.error or f"judging: {type(error).__name__}: {error}")
-                else:
-                    passed = result.exit_code == 0 and not result.timed_out
-                    judged = replace(record, resolved=passed, test_exit_code=result.exit_code)
-            self.folder.write_agent(judged)
-
-        async with asyncio.TaskGroup() as group:
-            for plan, record in self.ended.items():
-                group.create_task(judge(plan, record))
 
 
 def _point(stats: Stats, *, at: float, finished: int) -> TimelinePoint:

@@ -10,20 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engines.emulated import register
+from benchmarks.engines.engine import Engine
 from benchmarks.swebench.agents import AgentPlan, Recorder, find_framework, run_agent
 from benchmarks.swebench.config import RunConfig
-from benchmarks.swebench.engine import Engine, open_engine
+from benchmarks.swebench.proxy import Proxy
 from benchmarks.swebench.replay import Script
-from benchmarks.swebench.sandbox import Sandbox, Sandboxes
-from benchmarks.swebench.solver import SolverConfig, scripted_replies
+from benchmarks.swebench.sandbox import Sandbox, SandboxError, Sandboxes
+from benchmarks.swebench.sandbox.recorded import RecordedSandbox
+from benchmarks.swebench.solver import LENGTHS, scripted_replies
+from benchmarks.swebench.tasks import Task
 from concur_agents import Controller, Uncontrolled
-from concur_agents.engines import SGLang
 
 __all__ = ["Setting", "open_setting"]
-
-SOLVER = SolverConfig(median_output_tokens=18, p90_output_tokens=123, max_output_tokens=700)
-"""Replies a fifth as long as in the real runs it is modelled on (89, 616, 3,504), because contexts are: some 5k tokens
-after a dozen steps, there 34k after 76. With full-length replies decoding would outweigh prefill as in no real run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,61 +40,84 @@ class Setting:
 
 @contextlib.asynccontextmanager
 async def open_setting(
-    config: RunConfig, plans: Sequence[AgentPlan], sandboxes: Sandboxes, log: Path
+    config: RunConfig,
+    engine: Engine,
+    plans: Sequence[AgentPlan],
+    sandboxes: Sandboxes | None,
+    proxy: Proxy | None = None,
 ) -> AsyncIterator[Setting]:
-    """Engine, scripts and sandboxes for ``plans``; all gone when the block is left.
+    """Scripts and sandboxes for ``plans`` on an engine with an empty cache; all gone when the block is left.
 
     Args:
-        config: which engine.
+        config: of the run.
+        engine: what the agents talk to.
         plans: the batch.
-        sandboxes: opens the sandboxes; those opened here are closed here.
-        log: file for what the embedded engine prints.
+        sandboxes: opens the sandboxes; those opened here are closed here. None where all agents are recorded.
+        proxy: what the agents talk to in place of the engine.
 
     Raises:
-        EngineError: the engine cannot be started, reached or prepared.
+        EngineError: the engine cannot be reached or prepared.
     """
-    async with open_engine(config, log) as engine, contextlib.AsyncExitStack() as stack:
-        client = find_framework(config.framework).open_model(engine.url, engine.model)
+    await engine.flush()
+    async with contextlib.AsyncExitStack() as stack:
+        url = engine.url if proxy is None else proxy.url.rstrip("/")
+        client = find_framework(config.framework).open_model(url, engine.model)
         model = await stack.enter_async_context(client)
         replies: dict[AgentPlan, Script] = {}
         opened: dict[AgentPlan, Sandbox | Exception] = {}
         for plan in plans:
             if config.replies == "scripted":
-                script = scripted_replies(plan.task, seed=plan.seed, config=SOLVER)
-                if not await engine.register(plan.agent_id, script):
+                script = _script(plan, config)
+                if not await register(engine, plan.agent_id, script):
                     replies[plan] = script
             try:
-                opened[plan] = await _open(stack, sandboxes, plan.task.workspace)
+                opened[plan] = await _open(stack, sandboxes, plan.task, config)
             except Exception as error:  # noqa: BLE001 - one broken workspace must not stop the batch
                 opened[plan] = error
         setting = Setting(engine, model, opened, replies)
         with tempfile.TemporaryDirectory() as empty:
-            await _warm_up(setting, config, await _open(stack, sandboxes, Path(empty)))
+            task = replace(plans[0].task, problem="Warm up.", workspace=Path(empty))
+            await _warm_up(setting, config, task, await _open(stack, sandboxes, task, config), proxy)
         yield setting
 
 
-async def _open(stack: contextlib.AsyncExitStack, sandboxes: Sandboxes, workspace: Path) -> Sandbox:
-    sandbox = await sandboxes.open(workspace)
+def _script(plan: AgentPlan, config: RunConfig) -> Script:
+    recording = plan.task.recording
+    if recording is not None:
+        return recording.script
+    return scripted_replies(plan.task, seed=plan.seed, config=LENGTHS[config.lengths])
+
+
+async def _open(
+    stack: contextlib.AsyncExitStack, sandboxes: Sandboxes | None, task: Task, config: RunConfig
+) -> Sandbox:
+    if task.recording is not None:
+        return RecordedSandbox(task.recording, config.clock_rate)
+    if sandboxes is None:
+        raise SandboxError(f"there is no sandbox for {task.task_id}")
+    sandbox = await sandboxes.open(task.workspace)
     stack.push_async_callback(sandbox.close)
     return sandbox
 
 
-async def _warm_up(setting: Setting, config: RunConfig, sandbox: Sandbox) -> None:
+async def _warm_up(setting: Setting, config: RunConfig, task: Task, sandbox: Sandbox, proxy: Proxy | None) -> None:
     """Let one agent go all the way, so that imports and first connections are on no arm's clock; then forget it."""
-    plan = AgentPlan("warm-up", replace(next(iter(setting.sandboxes)).task, problem="Warm up."), 0)
+    plan = AgentPlan("warm-up", task, 0)
     call = {"name": "bash", "arguments": {"command": "true"}}
     replies = [
         {"content": "Warming up.", "tool_calls": [call], "output_tokens": 4},
         {"content": "Warm.", "tool_calls": [], "output_tokens": 2},
     ]
-    played = await setting.engine.register(plan.agent_id, replies)
-    async with Controller(SGLang(setting.engine.url), law=Uncontrolled(), tick=config.tick_s) as controller:
+    played = await register(setting.engine, plan.agent_id, replies)
+    async with Controller(setting.engine.reader(), law=Uncontrolled(), tick=config.tick_s) as controller:
         await run_agent(
-            Recorder(plan, time.monotonic, config.max_steps),
+            Recorder(plan, time.monotonic, config, proxy=proxy),
             model=setting.model,
             controller=controller,
             sandbox=sandbox,
             replies=None if played else replies,
             config=config,
         )
+    if proxy is not None:
+        await proxy.ended(plan.agent_id)
     await setting.engine.flush()

@@ -21,7 +21,7 @@ from benchmarks.swebench.edits import Edit
 from benchmarks.swebench.tasks import Task
 from benchmarks.swebench.thoughts import CHARACTERS_PER_TOKEN, thought
 
-__all__ = ["SolverConfig", "scripted_replies"]
+__all__ = ["LENGTHS", "SolverConfig", "scripted_replies"]
 
 Z_90 = 1.2816
 """Standard normal quantile of 0.9."""
@@ -59,6 +59,15 @@ class SolverConfig:
             )
         if not 0 <= self.gives_up <= 1:
             raise ValueError(f"gives_up must be from 0 to 1, not {self.gives_up}")
+
+
+LENGTHS = {
+    # A fifth of the real ones, because contexts are: some 5k tokens after a dozen steps, there 34k after 76. With
+    # full-length replies decoding would outweigh prefill as in no real run.
+    "short": SolverConfig(median_output_tokens=18, p90_output_tokens=123, max_output_tokens=700),
+    "full": SolverConfig(min_steps=52, max_steps=115),
+}
+"""By the name that a run takes. ``full`` is as long as the real runs."""
 
 
 def scripted_replies(task: Task, *, seed: int, config: SolverConfig | None = None) -> list[dict[str, Any]]:

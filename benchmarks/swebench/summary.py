@@ -40,6 +40,8 @@ class ArmFigures:
     """Agents that were ended from outside, as by Ctrl-C."""
     steps: int
     prompt_tokens: int
+    cached_tokens: int | None
+    """Of the prompt tokens, as far as replies reported."""
     output_tokens: int
     wait_s: float
     """Waiting for seats, all agents added up."""
@@ -49,6 +51,8 @@ class ArmFigures:
     """Most tokens that agents begun and not ended had in context at one moment: what a pool would have to hold."""
     complete: bool
     """Whether the arm got to its end; when not, its figures are of what there is."""
+    resumed: bool = False
+    """Whether it was interrupted and went on later: then its makespan compares with nothing."""
     capacity_tokens: int | None = None
     """The engine's KV pool."""
     harness_cpu_s: float | None = None
@@ -57,9 +61,17 @@ class ArmFigures:
     """CPU seconds of the embedded engine's process."""
     machine_busy: float | None = None
     """Share of all cores' time that was busy, whoever with. 0..1."""
+    latency: Mapping[str, float] | None = None
+    """Engine seconds of all requests together: ``queue_s``, ``prefill_s``, ``decode_s``."""
+    engine: str | None = None
+    """Its name and version."""
+    engine_flags: Sequence[str] | None = None
+    """Of a server that was started for the arm."""
 
 
-_CLOSING = ("capacity_tokens", "harness_cpu_s", "engine_cpu_s", "machine_busy")
+_CLOSING = ("capacity_tokens", "harness_cpu_s", "engine_cpu_s", "machine_busy", "latency", "engine", "engine_flags")
+_OF_A_RUN = frozenset({"latency", "engine", "engine_flags"})
+"""What has no median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +110,13 @@ def figures_of(records: Sequence[AgentRecord], *, expected: int, closing: Mappin
         cancelled=sum(record.outcome == "cancelled" for record in records),
         steps=len(steps),
         prompt_tokens=sum(step.prompt_tokens or 0 for step in steps),
+        cached_tokens=sum(cached for cached, _ in reported) if reported else None,
         output_tokens=sum(step.output_tokens or 0 for step in steps),
         wait_s=sum(record.wait_s for record in records),
         tool_s=sum(step.tool_s or 0.0 for step in steps),
         peak_context_tokens=peak_context(records),
-        complete=closing is not None,
+        complete=closing is not None and closing.get("judged", True),
+        resumed=bool((closing or {}).get("resumed")),
         **{name: (closing or {}).get(name) for name in _CLOSING},
     )
 
@@ -158,20 +172,24 @@ def _repeats(folder: RunFolder, config: RunConfig, name: str) -> dict[int, ArmFi
 
 
 def _speedups(repeats: Mapping[int, ArmFigures], baseline: Mapping[int, ArmFigures]) -> Spread | None:
-    """Of an arm over the uncontrolled one in the same repeat; only complete runs compare."""
+    """Of an arm over the uncontrolled one in the same repeat; only runs that were complete at once compare."""
     ratios = [
         base.makespan_s / run.makespan_s
         for repeat, run in repeats.items()
-        if (base := baseline.get(repeat)) and base.complete and run.complete and base.makespan_s and run.makespan_s
+        if (base := baseline.get(repeat)) and _compares(base) and _compares(run) and base.makespan_s and run.makespan_s
     ]
     return Spread(median=median(ratios), min=min(ratios), max=max(ratios)) if ratios else None
 
 
+def _compares(run: ArmFigures) -> bool:
+    return run.complete and not run.resumed
+
+
 def _merged(repeats: Mapping[int, ArmFigures], speedup: Spread | None) -> dict[str, Any]:
     runs = list(repeats.values())
-    worst = {"lost": max, "resolved": min, "complete": min, "failed": max, "cancelled": max}
+    worst = {"lost": max, "resolved": min, "complete": min, "resumed": max, "failed": max, "cancelled": max}
     merged: dict[str, Any] = {}
-    for name in asdict(runs[0]):
+    for name in (name for name in asdict(runs[0]) if name not in _OF_A_RUN):
         values = [value for run in runs if (value := getattr(run, name)) is not None]
         whole = all(isinstance(value, int) for value in values)
         pick = worst.get(name, _median_int if whole else median)

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +18,7 @@ from agentscope.message import Msg, TextBlock, ToolUseBlock
 from agentscope.model import ChatResponse, OpenAIChatModel
 from agentscope.tool import Toolkit, ToolResponse
 
-from benchmarks.swebench.agents.base import SYSTEM_PROMPT, Job, Recorder
+from benchmarks.swebench.agents.base import Job, Recorder
 from benchmarks.swebench.replay import Script, Turn, turn
 from concur_agents.usage import TokenUsage
 from concur_agents_agentscope import install
@@ -46,10 +47,11 @@ async def open_model(url: str, name: str) -> AsyncIterator[OpenAIChatModel]:
 async def run(job: Job) -> None:
     """Build the agent and run it to its end. Raises what ended it early."""
     toolkit = Toolkit()
-    toolkit.register_tool_function(_bash(job))
+    for tool in job.tools:
+        toolkit.register_tool_function(_answering(tool))
     agent = ReActAgent(
         name="agent",
-        sys_prompt=SYSTEM_PROMPT,
+        sys_prompt=job.system_prompt,
         model=job.model.watched_by(job.recorder, job.replies),
         formatter=OpenAIChatFormatter(),
         toolkit=toolkit,
@@ -63,14 +65,14 @@ async def run(job: Job) -> None:
     await agent(Msg("user", job.problem, "user"))
 
 
-def _bash(job: Job) -> Any:
-    tool = job.bash
+def _answering(tool: Callable[..., Awaitable[str]]) -> Any:
+    """The same tool with an answer as AgentScope has them."""
 
-    async def bash(command: str) -> ToolResponse:
-        return ToolResponse(content=[TextBlock(type="text", text=await tool(command))])
+    @functools.wraps(tool)
+    async def answering(*args: Any, **kwargs: Any) -> ToolResponse:
+        return ToolResponse(content=[TextBlock(type="text", text=await tool(*args, **kwargs))])
 
-    bash.__doc__ = tool.__doc__
-    return bash
+    return answering
 
 
 class _Model(OpenAIChatModel):
@@ -91,14 +93,18 @@ class _Model(OpenAIChatModel):
         """Note when the request goes out and when its reply is here."""
         if self._recorder is None:
             return await super().__call__(*args, **kwargs)
-        self._recorder.send()
-        if self._replies is None:
-            response = await super().__call__(*args, **kwargs)
-        else:
-            said = turn(self._replies, self._said)
-            self._said += 1
-            body = {**kwargs.pop("extra_body", {}), "ignore_eos": True}
-            response = _says(said, await super().__call__(*args, max_tokens=said.tokens, extra_body=body, **kwargs))
+        if self._recorder.headers or self._recorder.body:
+            kwargs["extra_headers"] = {**kwargs.get("extra_headers", {}), **self._recorder.headers}
+            kwargs["extra_body"] = {**kwargs.get("extra_body", {}), **self._recorder.body}
+        async with self._recorder.generating():
+            if self._replies is None:
+                response = await super().__call__(*args, **kwargs)
+            else:
+                said = turn(self._replies, self._said)
+                self._said += 1
+                body = {**kwargs.pop("extra_body", {}), "ignore_eos": True}
+                reply = await super().__call__(*args, max_tokens=said.tokens, extra_body=body, **kwargs)
+                response = _says(said, reply)
         self._recorder.reply(TokenUsage.of(response.usage and response.usage.metadata))  # the engine's own, whole
         return response
 

@@ -21,7 +21,7 @@ from agentscope.permission import PermissionBehavior, PermissionDecision
 from agentscope.state import AgentState
 from agentscope.tool import FunctionTool, Toolkit
 
-from benchmarks.swebench.agents.base import SYSTEM_PROMPT, Job, Recorder
+from benchmarks.swebench.agents.base import Job, Recorder
 from benchmarks.swebench.replay import Script, turn
 from concur_agents.usage import TokenUsage
 from concur_agents_agentscope import ConcurMiddleware
@@ -52,12 +52,12 @@ async def open_model(url: str, name: str) -> AsyncIterator[OpenAIChatModel]:
 
 async def run(job: Job) -> None:
     """Build the agent and run it to its end. Raises what ended it early."""
-    tool = FunctionTool(job.bash, permission=ALLOWED)  # else it would ask a person
+    tools = [FunctionTool(tool, permission=ALLOWED) for tool in job.tools]  # else it would ask a person
     agent = Agent(
         name="agent",
-        system_prompt=SYSTEM_PROMPT,
+        system_prompt=job.system_prompt,
         model=job.model,
-        toolkit=Toolkit(tools=[tool]),
+        toolkit=Toolkit(tools=tools),
         middlewares=[_Asked(job.recorder), ConcurMiddleware(job.controller), _Sent(job.recorder, job.replies)],
         state=AgentState(session_id=job.agent_id),
         react_config=ReActConfig(
@@ -102,11 +102,18 @@ class _Sent(MiddlewareBase):
         next_handler: Callable[..., Awaitable[ChatResponse]],
     ) -> ChatResponse:
         """Note when the request goes out and when its reply is here."""
-        self._recorder.send()
-        if self._replies is None:
-            response = await next_handler(**input_kwargs)
-        else:
-            response = await self._replay(self._replies, input_kwargs, next_handler)
+        async with self._recorder.generating():
+            if self._recorder.headers or self._recorder.body:
+                model = functools.partial(
+                    input_kwargs["current_model"],
+                    extra_headers=self._recorder.headers,
+                    extra_body=dict(self._recorder.body),
+                )
+                input_kwargs = {**input_kwargs, "current_model": model}
+            if self._replies is None:
+                response = await next_handler(**input_kwargs)
+            else:
+                response = await self._replay(self._replies, input_kwargs, next_handler)
         usage = response.usage
         self._recorder.reply(
             TokenUsage()
@@ -125,7 +132,9 @@ class _Sent(MiddlewareBase):
         said = turn(replies, self._said)
         self._said += 1
         model = functools.partial(
-            input_kwargs["current_model"], max_completion_tokens=said.tokens, extra_body={"ignore_eos": True}
+            input_kwargs["current_model"],
+            max_completion_tokens=said.tokens,
+            extra_body={**self._recorder.body, "ignore_eos": True},
         )
         response = await next_handler(**{**input_kwargs, "current_model": model})
         content: list[Any] = [TextBlock(text=said.content)] if said.content else []

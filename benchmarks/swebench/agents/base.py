@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
 from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.edits import edit_command
+from benchmarks.swebench.proxy import Proxy
 from benchmarks.swebench.records import AgentRecord, StepRecord
 from benchmarks.swebench.replay import Script
 from benchmarks.swebench.sandbox import CommandResult, Sandbox
@@ -30,6 +33,9 @@ small and in the style around it. Run your reproduction again, and the tests nea
 fixed, say in one or two sentences what was wrong and what you changed, without calling the tool.
 """
 
+EDIT_PROMPT = """
+A second tool, `edit`, replaces text in a file: give enough of it to occur exactly once.
+"""
 OUTPUT_CHARS = 12_000
 """Characters of a command's output that go into the context, as agents in the wild cut it (mini-swe-agent: 10,000)."""
 
@@ -45,6 +51,10 @@ class AgentPlan:
 
 class StepLimitError(Exception):
     """The agent has used all the generations it may use."""
+
+
+class EngineHungError(Exception):
+    """The engine took a request and never answered."""
 
 
 @dataclass(slots=True)
@@ -64,15 +74,29 @@ class Recorder:
     Args:
         plan: whom.
         clock: wall seconds since the arm's start.
-        max_steps: generations it may use.
+        config: its limits.
+        requests: to be entered for each request; lets in as many at once as all agents together may have open.
+        proxy: what its requests go through, and by what it knows the agent; None for nothing.
     """
 
-    def __init__(self, plan: AgentPlan, clock: Callable[[], float], max_steps: int) -> None:
+    def __init__(
+        self,
+        plan: AgentPlan,
+        clock: Callable[[], float],
+        config: RunConfig,
+        requests: AbstractAsyncContextManager[object] | None = None,
+        proxy: Proxy | None = None,
+    ) -> None:
         self.plan = plan
+        self.headers = {} if proxy is None else proxy.headers_of(plan.agent_id)
+        """To be sent with each request."""
+        self.body = {} if proxy is None else proxy.body_of(plan.agent_id)
+        """To be put into each request."""
         self.broken: Exception | None = None
         """What broke its tool. Frameworks differ in whether a tool's error ends an agent; here it always does."""
         self._now = clock
-        self._max_steps = max_steps
+        self._config = config
+        self._requests = requests or contextlib.nullcontext()
         self._began = self._now()
         self._steps: list[_Step] = []
         self._commands = self._failed = 0
@@ -81,13 +105,26 @@ class Recorder:
         """The agent wants to generate."""
         if self.broken is not None:
             raise self.broken
-        if len(self._steps) >= self._max_steps:
-            raise StepLimitError(f"still not done after {self._max_steps} generations")
+        if len(self._steps) >= self._config.max_steps:
+            raise StepLimitError(f"still not done after {self._config.max_steps} generations")
         self._steps.append(_Step(self._now()))
 
-    def send(self) -> None:
-        """It has its seat; the request goes out."""
-        self._steps[-1].sent = self._now()
+    @contextlib.asynccontextmanager
+    async def generating(self) -> AsyncIterator[None]:
+        """It has its seat: the request goes out in the block, once it has a place among the open requests.
+
+        Raises:
+            EngineHungError: the engine has not answered for as long as the run allows.
+        """
+        async with self._requests:
+            self._steps[-1].sent = self._now()
+            try:
+                async with asyncio.timeout(self._config.generation_timeout_s) as limit:
+                    yield
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise EngineHungError(f"no reply within {self._config.generation_timeout_s:g} s") from None
 
     def reply(self, usage: TokenUsage) -> None:
         """The reply is here."""
@@ -159,7 +196,7 @@ class Job:
     """One agent as its framework gets it."""
 
     recorder: Recorder
-    """Is to be told of each model call: ``ask`` before the wait for a seat, ``send`` after it, then ``reply``."""
+    """Is to be told of each model call: ``ask`` before the wait for a seat, ``generating`` round it, then ``reply``."""
     model: Any
     """What the framework's ``open_model`` made; all agents of an arm share it."""
     controller: Controller
@@ -179,20 +216,33 @@ class Job:
         return self.recorder.plan.task.problem
 
     @property
-    def bash(self) -> Callable[[str], Awaitable[str]]:
-        """The tool, as a function with signature and docstring."""
+    def system_prompt(self) -> str:
+        """What it is told first."""
+        return SYSTEM_PROMPT if len(self.tools) == 1 else SYSTEM_PROMPT + EDIT_PROMPT
+
+    @property
+    def tools(self) -> tuple[Callable[..., Awaitable[str]], ...]:
+        """Functions with signature and docstring. A script knows of ``bash`` only."""
 
         async def bash(command: str) -> str:
             """Run a bash command in /testbed and return its output and exit code."""
-            try:
-                result = await self.sandbox.run(command, timeout=self.config.command_timeout_s)
-            except Exception as error:
-                self.recorder.broken = error
-                raise
-            self.recorder.command(result)
-            return observation(result)
+            return await self._run(command)
 
-        return bash
+        async def edit(path: str, old: str, new: str) -> str:
+            """Replace text in a file below /testbed. `old` must occur exactly once; empty, it makes a new file."""
+            return await self._run(edit_command(path, old, new))
+
+        return (bash,) if self.config.replies == "scripted" else (bash, edit)
+
+    async def _run(self, command: str) -> str:
+        try:
+            result = await self.sandbox.run(command, timeout=self.config.command_timeout_s)
+        except Exception as error:
+            self.recorder.broken = error
+            raise
+        self.recorder.command(result)
+        recorded = self.recorder.plan.task.recording is not None  # it was cut then, if it was
+        return result.output if recorded else observation(result)
 
 
 class Framework(Protocol):

@@ -7,7 +7,7 @@ apart.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from benchmarks.swebench.agents.base import SYSTEM_PROMPT, Job, Recorder
+from benchmarks.swebench.agents.base import Job, Recorder
 from benchmarks.swebench.replay import Script, turn
 from concur_agents.usage import TokenUsage
 from concur_agents_langgraph import ConcurMiddleware, wrap
@@ -47,7 +47,9 @@ async def run(job: Job) -> None:
     if job.replies is not None:
         middleware.append(_Replay(job.replies))
     agent = wrap(
-        create_agent(job.model, tools=[tool(job.bash)], system_prompt=SYSTEM_PROMPT, middleware=middleware),
+        create_agent(
+            job.model, tools=[tool(each) for each in job.tools], system_prompt=job.system_prompt, middleware=middleware
+        ),
         job.controller,
     )
     await agent.ainvoke(
@@ -87,10 +89,20 @@ class _Sent(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Note when the request goes out and when its reply is here."""
-        self._recorder.send()
-        response = await handler(request)
+        if self._recorder.headers or self._recorder.body:
+            request = request.override(model_settings=self._marked(request.model_settings))
+        async with self._recorder.generating():
+            response = await handler(request)
         self._recorder.reply(TokenUsage.of(getattr(response.result[-1], "usage_metadata", None)))
         return response
+
+    def _marked(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """With what a proxy knows the agent by."""
+        return {
+            **settings,
+            "extra_headers": {**settings.get("extra_headers", {}), **self._recorder.headers},
+            "extra_body": {**settings.get("extra_body", {}), **self._recorder.body},
+        }
 
 
 class _Replay(AgentMiddleware[Any, Any, Any]):

@@ -10,6 +10,7 @@ bind mount has no quota; and CPU is shared, not divided.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol
@@ -108,6 +109,19 @@ class Sandbox(Protocol):
         """
         ...
 
+    async def changes(self, *, limit: int) -> dict[str, bytes | None]:
+        """What differs from the workspace that it was opened on: contents by path, None for a file that is gone.
+
+        No command may run meanwhile. Only regular files count; what test runs leave by the way does not.
+
+        Args:
+            limit: most bytes of all contents together.
+
+        Raises:
+            SandboxError: it is more, or cannot be read.
+        """
+        ...
+
     async def close(self) -> None:
         """Kill what runs and remove the workspace's copy. Safe to call again."""
         ...
@@ -116,8 +130,12 @@ class Sandbox(Protocol):
 class Sandboxes(Protocol):
     """One kind of sandbox, set up once and opened many times; an async context manager."""
 
-    async def open(self, workspace: Path) -> Sandbox:
+    async def open(self, workspace: Path, changes: Mapping[str, bytes | None] | None = None) -> Sandbox:
         """Copy ``workspace`` to a private place and give it as a sandbox; the original is never touched.
+
+        Args:
+            workspace: what it starts from.
+            changes: made in the copy: what :meth:`Sandbox.changes` of another sandbox on it said.
 
         Raises:
             SandboxError: the copy failed (disk full, unreadable), or this factory is closed.

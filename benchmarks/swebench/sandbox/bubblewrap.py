@@ -14,12 +14,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
 from benchmarks.swebench.sandbox.base import CommandResult, Limits, SandboxError, SandboxUnavailable
-from benchmarks.swebench.sandbox.files import copy_tree, read_inside, remove_tree
+from benchmarks.swebench.sandbox.files import changed_files, copy_tree, read_inside, remove_tree
 from benchmarks.swebench.sandbox.finishing import finish
 from benchmarks.swebench.sandbox.process import HOST_ENVIRONMENT, STATUS_FD, run_contained
 from benchmarks.swebench.sandbox.runtime import Runtime
@@ -102,8 +102,8 @@ class BubblewrapSandboxes:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def open(self, workspace: Path) -> BubblewrapSandbox:
-        """Copy ``workspace`` into a folder of the sandbox's user.
+    async def open(self, workspace: Path, changes: Mapping[str, bytes | None] | None = None) -> BubblewrapSandbox:
+        """Copy ``workspace`` into a folder of the sandbox's user, with ``changes`` made.
 
         Raises:
             SandboxError: not entered, closed, or the copy failed.
@@ -114,7 +114,7 @@ class BubblewrapSandboxes:
         sandbox = BubblewrapSandbox(root, self._runtime, self._limits, on_close=self._open.discard)
         self._open.add(sandbox)
         try:
-            await finish(sandbox.fill(workspace))
+            await finish(sandbox.fill(workspace, changes or {}))
         except BaseException:  # also when cancelled: the caller never gets the sandbox, so nobody else closes it
             await sandbox.close()
             raise
@@ -165,15 +165,17 @@ class BubblewrapSandbox:
         self._on_close = on_close
         self._running: set[asyncio.Task[CommandResult]] = set()
         self._filling = asyncio.Lock()
+        self._original: Path | None = None
         self._closed = False
 
-    async def fill(self, workspace: Path) -> None:
-        """Copy ``workspace`` here; the factory does it once. Raises SandboxError."""
+    async def fill(self, workspace: Path, changes: Mapping[str, bytes | None]) -> None:
+        """Copy ``workspace`` here and change it; the factory does it once. Raises SandboxError."""
+        self._original = workspace
         async with self._filling:  # so that a close meanwhile removes after, not during, the copying
             uid = _uid()
             if uid is not None:
                 os.chown(self._root, uid, uid)
-            await asyncio.to_thread(copy_tree, workspace, self._workspace, owner=uid)
+            await asyncio.to_thread(copy_tree, workspace, self._workspace, owner=uid, changes=changes)
         if self._closed:
             raise SandboxError("this sandbox was closed while it was being filled")
 
@@ -204,6 +206,12 @@ class BubblewrapSandbox:
         if self._closed:
             raise SandboxError("this sandbox is closed")
         return await finish(asyncio.to_thread(read_inside, self._workspace, path, limit=limit))
+
+    async def changes(self, *, limit: int) -> dict[str, bytes | None]:
+        """What the agent left; see the protocol."""
+        if self._closed or self._original is None:
+            raise SandboxError("this sandbox is closed")
+        return await finish(asyncio.to_thread(changed_files, self._original, self._workspace, limit=limit))
 
     async def close(self) -> None:
         """Kill what runs and remove the copy. Safe to call again."""

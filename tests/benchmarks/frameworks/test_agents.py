@@ -3,6 +3,7 @@
 import asyncio
 import importlib.metadata
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -10,12 +11,13 @@ import time
 import pytest
 from rich.console import Console
 
+from benchmarks.engines.emulated import register
+from benchmarks.engines.engine import connect
 from benchmarks.swebench import setting
 from benchmarks.swebench.agents import AgentPlan, Recorder, find_framework, observation, run_agent, versions
 from benchmarks.swebench.agents.base import SYSTEM_PROMPT
 from benchmarks.swebench.config import RunConfig
-from benchmarks.swebench.engine import Engine
-from benchmarks.swebench.progress import LineProgress
+from benchmarks.swebench.progress import LineProgress, TimeLeft
 from benchmarks.swebench.records import RunFolder
 from benchmarks.swebench.runner import plan_agents, run_arms
 from concur_agents import Controller, Uncontrolled
@@ -47,18 +49,25 @@ def emulator():
 
 
 @pytest.fixture
+def hanging():
+    """The URL of a server that takes connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
 def run(framework, emulator, make_task, sandbox):
     """One agent on the emulator, which plays ``script``."""
 
     async def run(script, *, sandbox=sandbox, replies=None, url=None, **config):
         config = RunConfig(framework=framework, **config)
         plan = AgentPlan("001-a", make_task("a"), 1)
-        engine = Engine(emulator.url, "m")
-        await engine.register(plan.agent_id, script)
+        engine = await connect(emulator.url)
+        await register(engine, plan.agent_id, script)
         with Controller(ScriptedReader(), law=Uncontrolled(), background=False) as controller:
             async with find_framework(framework).open_model(url or engine.url, engine.model) as model:
                 return await run_agent(
-                    Recorder(plan, time.monotonic, config.max_steps),
+                    Recorder(plan, time.monotonic, config),
                     model=model,
                     controller=controller,
                     sandbox=sandbox(),
@@ -112,6 +121,15 @@ async def test_an_agent_that_never_stops_is_stopped(run):
     assert len(record.steps) == 3
 
 
+async def test_an_engine_that_never_answers_ends_its_agent(run, hanging):
+    record = await run([DONE], url=hanging, generation_timeout_s=0.05)
+    assert (record.outcome, record.by_concur, record.error) == (
+        "failed",
+        False,
+        "EngineHungError: no reply within 0.05 s",
+    )
+
+
 async def test_a_broken_sandbox_ends_the_agent_and_is_not_blamed_on_concur(run, sandbox):
     class Broken(sandbox):
         async def run(self, command, *, timeout):  # noqa: ASYNC109 - a Sandbox
@@ -160,7 +178,7 @@ async def test_two_agents_fix_their_tasks_in_every_arm(framework, emulator, make
     plans = plan_agents(config, [make_task("a"), make_task("b")])
     folder = RunFolder.create(tmp_path / "run", {"config": config.to_json()})
     with (tmp_path / "out").open("w") as stream:
-        await run_arms(config, plans, folder, LineProgress(Console(file=stream)))
+        await run_arms(config, plans, folder, LineProgress(Console(file=stream), TimeLeft(3)))
     lives = {}
     for arm in config.arms:
         records = folder.arm(arm, 1).agents()

@@ -12,7 +12,7 @@ from benchmarks.swebench.sandbox import CommandResult
 from benchmarks.swebench.tasks import Task
 
 
-class _Model(BaseChatModel):
+class FakeModel(BaseChatModel):
     """Generates nothing worth reading, but reports what that cost; may have something to do first."""
 
     before: object = None
@@ -37,7 +37,7 @@ class _Model(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=AIMessage("noise", usage_metadata=usage))])
 
 
-class _FakeSandbox:
+class FakeSandbox:
     def __init__(self, **result):
         self.commands = []
         given = {"exit_code": 0, "output": "a.py\n", "timed_out": False, "truncated": False, "seconds": 0.25}
@@ -47,15 +47,21 @@ class _FakeSandbox:
         self.commands.append(command)
         return self.result
 
+    async def changes(self, *, limit):
+        return {"state.txt": b"fixed\n"}
+
+    async def close(self):
+        pass
+
 
 @pytest.fixture
 def fake_model():
-    return _Model
+    return FakeModel
 
 
 @pytest.fixture
 def fake_sandbox():
-    return _FakeSandbox
+    return FakeSandbox
 
 
 @pytest.fixture

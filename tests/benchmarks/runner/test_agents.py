@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from anyio import CapacityLimiter
 
 from benchmarks.swebench.agents import OUTPUT_CHARS, AgentPlan, Recorder, observation, run_agent
 from benchmarks.swebench.config import RunConfig
@@ -20,9 +21,9 @@ LOOK_THEN_STOP = [
 
 @pytest.fixture
 def run(plan, fake_model, fake_sandbox):
-    async def run(*, model=None, sandbox=None, replies=LOOK_THEN_STOP, **config):
+    async def run(*, model=None, sandbox=None, replies=LOOK_THEN_STOP, requests=None, **config):
         config = RunConfig(**config)
-        recorder = Recorder(plan, time.monotonic, config.max_steps)
+        recorder = Recorder(plan, time.monotonic, config, requests)
         with Controller(ScriptedReader(), law=Uncontrolled(), background=False) as controller:
             return await run_agent(
                 recorder,
@@ -101,6 +102,36 @@ async def test_an_agent_that_never_stops_is_stopped(run):
     assert len(record.steps) == 3
 
 
+async def test_an_engine_that_never_answers_ends_its_agent(run, fake_model):
+    record = await run(model=fake_model(before=asyncio.Event().wait), generation_timeout_s=0.01)
+    assert (record.outcome, record.by_concur) == ("failed", False)
+    assert record.error == "EngineHungError: no reply within 0.01 s"
+
+
+async def test_a_timeout_of_the_models_own_is_its_own(run, fake_model):
+    async def gave_up():
+        raise TimeoutError("read")
+
+    record = await run(model=fake_model(before=gave_up))
+    assert record.error == "TimeoutError: read"
+
+
+async def test_no_more_requests_are_open_than_may_be(run, fake_model):
+    """Of three agents that would all generate at once, two do."""
+    open_now, most, requests = 0, [], CapacityLimiter(2)
+
+    async def count():
+        nonlocal open_now
+        open_now += 1
+        most.append(open_now)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        open_now -= 1
+
+    await asyncio.gather(*(run(model=fake_model(before=count), requests=requests) for _ in range(3)))
+    assert max(most) == 2
+
+
 async def test_an_agent_whose_script_ends_too_soon_is_recorded(run):
     record = await run(replies=LOOK_THEN_STOP[:1])
     assert "the script has 1 replies" in record.error
@@ -134,7 +165,7 @@ async def test_waiting_for_a_seat_is_no_generating(plan, fake_model, fake_sandbo
         await release.wait()
 
     async def agent(controller, name, model):
-        recorder = Recorder(AgentPlan(name, plan.task, 1), clock, 9)
+        recorder = Recorder(AgentPlan(name, plan.task, 1), clock, RunConfig(max_steps=9))
         common = {"controller": controller, "sandbox": fake_sandbox(), "replies": None, "config": RunConfig()}
         return await run_agent(recorder, model=model, **common)
 

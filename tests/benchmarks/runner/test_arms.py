@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.engines.kinds import Needs
 from benchmarks.swebench.arms import parse_arms
 from concur_agents.laws import ConcurLaw, FixedWindow, TokenBudget, Uncontrolled
 
@@ -28,6 +29,20 @@ def test_a_configuration_file_is_an_arm(tmp_path):
     assert laws(f"config:{file}") == [ConcurLaw(alpha=4)]
 
 
+def test_a_request_cap_is_the_engines_or_the_clients():
+    engines, clients = parse_arms("requests:8,client-requests:4")
+    assert (engines.law, engines.needs, engines.open_requests) == (Uncontrolled(), Needs(max_running_requests=8), None)
+    assert (clients.law, clients.needs, clients.open_requests) == (Uncontrolled(), Needs(), 4)
+    assert clients.requests().total_tokens == 4
+
+
+def test_host_memory_goes_with_any_arm():
+    plain, capped, ours = parse_arms("hicache,hicache:requests:8,hicache:budget:margin=0.1")
+    assert (plain.law, plain.needs.host_cache) == (Uncontrolled(), 2.0)
+    assert capped.needs == Needs(max_running_requests=8, host_cache=2.0)
+    assert (ours.name, ours.law) == ("hicache:budget:margin=0.1", TokenBudget(margin=0.1))
+
+
 def test_an_arm_keeps_the_name_it_was_given():
     assert [arm.name for arm in parse_arms(" fixed:2 , concur:alpha=4,beta=0.3 ")] == [
         "fixed:2",
@@ -45,11 +60,18 @@ def test_a_parsed_name_parses_to_the_same_arms():
     [
         ("", "no arm given"),
         (" , ", "no arm given"),
-        ("turbo", "unknown arm 'turbo': choose from budget, concur, config, fixed, uncontrolled"),
+        (
+            "turbo",
+            "unknown arm 'turbo': choose from budget, client-requests, concur, config, fixed, hicache",
+        ),
         ("alpha=4", "unknown arm 'alpha=4'"),
         ("fixed", "arm 'fixed' needs a number of agents"),
         ("fixed:many", "arm 'fixed:many' needs a number of agents"),
-        ("fixed:0", "arm 'fixed:0' .*got 0"),
+        ("fixed:0", "arm 'fixed:0' .*not 0"),
+        ("requests:x", "arm 'requests:x' needs a number of requests"),
+        ("client-requests:0", "arm 'client-requests:0' .*at least 1, not 0"),
+        ("hicache:turbo", "unknown arm 'turbo'"),
+        ("hicache:hicache", "arm 'hicache:hicache' .*once"),
         ("uncontrolled:3", "arm 'uncontrolled:3' takes no argument"),
         ("concur:alpha", "arm 'concur:alpha' needs key=number"),
         ("concur:alpha=big", "arm 'concur:alpha=big' needs key=number"),

@@ -6,8 +6,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.engines.wire import EngineError
 from benchmarks.swebench import cli
-from benchmarks.swebench.engine import EngineError
+from benchmarks.swebench.records import RecordError, RunFolder
 from benchmarks.swebench.sandbox import SandboxUnavailable
 
 DONE = {"capacity_tokens": 1000}
@@ -28,9 +29,10 @@ def run_as(monkeypatch, make_record):
     """Makes a run do this in place of running: it gets the run's folder."""
 
     def use(what):
-        async def run_arms(config, plans, folder, progress):
+        async def run_arms(config, plans, folder, progress, *, python=None):
             for name in config.arms:
                 arm = folder.arm(name, 1)
+                arm.remove()
                 arm.create()
                 for plan in plans:
                     arm.write_agent(make_record(plan.agent_id, task_id=plan.task.task_id, resolved=True))
@@ -53,7 +55,11 @@ async def complete(folder):
         (["--arms", "fixed:none"], "error: arm 'fixed:none'"),
         (["--agents", "0"], "error: agents must be at least 1, not 0"),
         (["--repeats", "0"], "error: repeats must be at least 1, not 0"),
-        (["--engine", "somewhere"], "error: engine must be 'embedded' or an http(s) URL, not 'somewhere'"),
+        (["--engine", "somewhere"], "error: engine must be 'embedded', 'launch' or an http(s) URL, not 'somewhere'"),
+        (["--engine", "launch"], "error: engine 'launch' needs a server"),
+        (["--engine", "launch", "--server", "tgi", "--model", "m"], "error: server must be one of sglang, vllm"),
+        (["--engine", "launch", "--server-flags", "--tp 8"], "error: model must name a model"),
+        (["--preset", "h100"], "error: unknown preset 'h100': choose from laptop"),
         (["--tasks", "z"], "error: unknown task 'z': choose from a, b"),
     ],
 )
@@ -121,6 +127,41 @@ def test_an_engine_that_cannot_be_had_is_told_with_what_there_is(invoke, run_as)
     assert (result.exit_code, "error: no engine answers" in result.stderr) == (1, True)
 
 
+def test_a_run_goes_on_where_it_was_interrupted(invoke, run_as):
+    async def interrupt(folder):
+        asyncio.current_task().cancel()
+        await asyncio.sleep(0)
+
+    run_as(interrupt)
+    result = invoke("run", "--agents", "2", "--arms", "concur", "--out", "out")
+    assert "resume out" in result.stdout
+    run_as(complete)
+    again = invoke("resume", "out")
+    assert again.exit_code == 0
+    assert "(interrupted)" not in again.stdout
+
+
+def test_a_folder_that_is_being_run_is_not_run_twice(invoke, run_as, tmp_path):
+    async def other(folder):
+        with pytest.raises(RecordError, match="being run by another"), RunFolder(folder.path).alone():
+            pass
+        await complete(folder)
+
+    run_as(other)
+    assert invoke("run", "--agents", "2", "--out", "out").exit_code == 0
+
+
+def test_what_cannot_be_resumed_is_told(invoke, run_as, tmp_path):
+    assert "no run.json" in invoke("resume", ".").stderr
+    run_as(complete)
+    invoke("run", "--agents", "2", "--out", "out")
+    about = json.loads((tmp_path / "out" / "run.json").read_text())
+    (tmp_path / "out" / "run.json").write_text(json.dumps({**about, "tasks": ["other"]}))
+    assert "is of other tasks than there are now: a, b" in invoke("resume", "out").stderr
+    (tmp_path / "out" / "run.json").write_text("{}")
+    assert "run.json has no 'config'" in invoke("resume", "out").stderr
+
+
 def test_report_makes_the_same_table_again(invoke, run_as):
     run_as(complete)
     first = invoke("run", "--agents", "2", "--out", "out")
@@ -132,6 +173,38 @@ def test_report_makes_the_same_table_again(invoke, run_as):
 def test_report_refuses_what_is_no_run(invoke):
     result = invoke("report", ".")
     assert (result.exit_code, "no run.json" in result.stderr) == (2, True)
+
+
+def test_what_is_given_goes_over_the_preset(invoke, run_as, tmp_path):
+    run_as(complete)
+    given = ["--agents", "2", "--server-flags", "--tp 1", "--repeats", "1"]
+    assert invoke("run", "--preset", "qwen3-32b-tp8-b256", *given, "--out", "out").exit_code == 0
+    config = json.loads((tmp_path / "out" / "run.json").read_text())["config"]
+    assert (config["agents"], config["lengths"], config["engine"]) == (2, "full", "launch")
+    assert (config["server"]["model"], config["server"]["flags"]) == ("Qwen/Qwen3-32B", ["--tp", "1"])
+
+
+def test_presets_and_engines_are_listed(invoke):
+    presets, engines = invoke("presets"), invoke("engines")
+    assert (presets.exit_code, engines.exit_code) == (0, 0)
+    assert "deepseek-v3-tp16-b40" in presets.stdout
+    assert "--node-rank 1" in presets.stdout
+    assert "--max-num-seqs N" in engines.stdout
+
+
+def test_more_agents_than_recordings_are_refused(invoke, tmp_path):
+    (tmp_path / "r.jsonl").write_text(json.dumps({"steps": [{"p": 10, "o": 3}]}))
+    result = invoke("run", "--recordings", "r.jsonl", "--agents", "2")
+    assert (result.exit_code, "agents must be at most 1, as many as r.jsonl has, not 2" in result.stderr) == (2, True)
+
+
+def test_tasks_of_a_data_set_are_listed_with_their_images(invoke, tmp_path):
+    row = {"instance_id": "a__a-1", "problem_statement": "Broken.", "FAIL_TO_PASS": ["t"]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    result = invoke("tasks", "--source", "rows.jsonl")
+    assert result.exit_code == 0
+    assert "a_1776_a-1" in result.stdout
+    assert "neither" in invoke("tasks", "--source", "rows").stderr
 
 
 def test_tasks_lists_the_tasks(invoke):

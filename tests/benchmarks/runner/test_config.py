@@ -15,6 +15,8 @@ from benchmarks.swebench.config import MIN_TICK_S, RunConfig
         ("repeats", 0),
         ("pool_tokens", -1),
         ("max_steps", 0),
+        ("generation_timeout_s", 0.0),
+        ("launch_rate", -1.0),
         ("speedup", 0.0),
         ("speedup", float("inf")),
         ("speedup", float("nan")),

@@ -6,13 +6,13 @@ import urllib.request
 import pytest
 from rich.console import Console
 
-from benchmarks.swebench import setting
+from benchmarks.swebench import runner, setting
 from benchmarks.swebench.config import RunConfig
-from benchmarks.swebench.engine import Engine
-from benchmarks.swebench.progress import LineProgress
+from benchmarks.swebench.progress import LineProgress, TimeLeft
 from benchmarks.swebench.records import RunFolder
 from benchmarks.swebench.report import report
 from benchmarks.swebench.runner import plan_agents, run_arms
+from benchmarks.swebench.tasks import load_recorded
 from concur_agents.emulator import Emulator, ServiceConfig
 from concur_agents.engines import read_sample
 
@@ -50,7 +50,7 @@ def run(tmp_path, make_task, scripts):
         folder = RunFolder.create(tmp_path / "run", about)
         with (tmp_path / "out").open("w") as stream:
             console = Console(file=stream)
-            await run_arms(config, plans, folder, LineProgress(console))
+            await run_arms(config, plans, folder, LineProgress(console, TimeLeft(len(config.arms))))
             report(folder, console)
         return folder
 
@@ -102,7 +102,7 @@ async def test_an_engine_that_plays_no_scripts_does_their_work(run, emulator, mo
     async def register(engine, session_id, replies):
         return False
 
-    monkeypatch.setattr(Engine, "register", register)
+    monkeypatch.setattr(setting, "register", register)
     folder = await run(RunConfig(agents=1, tasks=("a",), arms=("concur",), engine=emulator.url))
     (record,) = folder.arm("concur", 1).agents()
     assert (record.resolved, record.commands) == (True, 3)
@@ -118,3 +118,32 @@ async def test_an_arm_finds_nothing_of_the_arm_before_it(run, emulator):
     )
     assert first[0] == second[0]
     assert second[0][1] == 0
+
+
+async def test_recorded_agents_are_played_again_without_a_sandbox(emulator, tmp_path, monkeypatch):
+    call = {"function": {"name": "bash", "arguments": json.dumps({"command": "false"})}}
+    usage = {"prompt_tokens": 20, "completion_tokens": 9}
+    sessions = [
+        {
+            "id": f"s{number}",
+            "messages": [
+                {"role": "user", "content": f"Fix {number}."},
+                {"role": "assistant", "content": "I look.", "tool_calls": [call], "usage": usage},
+                {"role": "tool", "content": "x" * 20_000},
+                {"role": "assistant", "content": "Done.", "usage": usage},
+            ],
+        }
+        for number in range(2)
+    ]
+    (tmp_path / "recorded.jsonl").write_text("\n".join(json.dumps(session) for session in sessions))
+    config = RunConfig(agents=2, arms=("budget",), engine=emulator.url, recordings=str(tmp_path / "recorded.jsonl"))
+    plans = plan_agents(config, load_recorded(tmp_path / "recorded.jsonl"))
+    folder = RunFolder.create(tmp_path / "run", {"config": config.to_json(), "tasks": ["s0", "s1"], "cpus": 2})
+    monkeypatch.setattr(runner, "BubblewrapSandboxes", None)  # must not be needed
+    with (tmp_path / "out").open("w") as stream:
+        await run_arms(config, plans, folder, LineProgress(Console(file=stream), TimeLeft(1)))
+    for record in folder.arm("budget", 1).agents():
+        assert (record.outcome, record.commands, record.resolved) == ("completed", 1, None)
+        first, second = record.steps
+        assert (first.output_tokens, second.output_tokens) == (9, 9)
+        assert second.prompt_tokens > 5_000  # nothing is cut out of what was recorded

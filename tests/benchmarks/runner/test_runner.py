@@ -2,12 +2,17 @@
 
 import asyncio
 import contextlib
+import errno
+import itertools
+import os
+from typing import ClassVar
 
 import pytest
 
+from benchmarks.engines.wire import EngineError
 from benchmarks.swebench import runner
 from benchmarks.swebench.config import RunConfig
-from benchmarks.swebench.records import RunFolder
+from benchmarks.swebench.records import RecordError, RunFolder
 from benchmarks.swebench.runner import plan_agents, run_arms
 from benchmarks.swebench.setting import Setting
 from concur_agents.testing import ScriptedReader
@@ -20,12 +25,20 @@ FIX = [
 
 class Engine:
     url = "http://nowhere"
+    name = "an engine"
+    about: ClassVar = {}
+    capacity_tokens = 1000
+    dead = False
 
     def cpu_s(self):
         return None
 
-    async def capacity_tokens(self):
-        return 1000
+    def reader(self):
+        return ScriptedReader()
+
+    async def check_alive(self):
+        if self.dead:
+            raise EngineError("gone")
 
 
 class Quiet:
@@ -57,16 +70,24 @@ def plans_for(make_task):
 def batch(tmp_path, monkeypatch, plans_for, fake_model, fake_sandbox):
     """Runs a batch with fakes in place of engine and sandboxes: ``await batch(config, sandbox=..., model=...)``."""
 
-    async def run(config, *, sandbox=lambda plan: fake_sandbox(), model=None, progress=None):
+    async def run(config, *, sandbox=lambda plan: fake_sandbox(), judges=fake_sandbox, model=None, progress=None):
         @contextlib.asynccontextmanager
-        async def open_setting(config, plans, sandboxes, log):
+        async def open_setting(config, engine, plans, sandboxes, proxy):
             sandboxes = {plan: sandbox(plan) for plan in plans}
-            yield Setting(Engine(), model or fake_model(), sandboxes, dict.fromkeys(plans, FIX))
+            yield Setting(engine, model or fake_model(), sandboxes, dict.fromkeys(plans, FIX))
 
         monkeypatch.setattr(runner, "open_setting", open_setting)
-        monkeypatch.setattr(runner, "BubblewrapSandboxes", lambda packages: contextlib.nullcontext())
-        monkeypatch.setattr(runner, "SGLang", lambda url: ScriptedReader())
-        folder = RunFolder.create(tmp_path / "run", {"config": config.to_json()})
+        monkeypatch.setattr(runner, "BubblewrapSandboxes", lambda packages: contextlib.nullcontext(Sandboxes()))
+        monkeypatch.setattr(runner, "open_engine", lambda *args, **more: contextlib.nullcontext(Engine()))
+
+        class Sandboxes:
+            async def open(self, workspace, changes):
+                assert changes == {"state.txt": b"fixed\n"}
+                return judges()
+
+        if not (tmp_path / "run").exists():
+            RunFolder.create(tmp_path / "run", {"config": config.to_json()})
+        folder = RunFolder.open(tmp_path / "run")
         await run_arms(config, plans_for(config), folder, progress or Quiet())
         return folder
 
@@ -145,14 +166,14 @@ async def test_repeats_begin_with_another_arm_each(batch):
 
 
 async def test_the_tests_decide_whether_a_task_is_resolved(batch, fake_sandbox):
-    folder = await batch(RunConfig(agents=1, arms=("fixed:1",)), sandbox=lambda plan: fake_sandbox(exit_code=1))
+    folder = await batch(RunConfig(agents=1, arms=("fixed:1",)), judges=lambda: fake_sandbox(exit_code=1))
     (record,) = folder.arm("fixed:1", 1).agents()
     assert (record.outcome, record.resolved, record.test_exit_code) == ("completed", False, 1)
 
 
 async def test_tests_that_ran_out_of_time_resolve_nothing(batch, fake_sandbox):
     stuck = fake_sandbox(exit_code=None, timed_out=True)
-    folder = await batch(RunConfig(agents=1, arms=("fixed:1",)), sandbox=lambda plan: stuck)
+    folder = await batch(RunConfig(agents=1, arms=("fixed:1",)), judges=lambda: stuck)
     assert folder.arm("fixed:1", 1).agents()[0].resolved is False
 
 
@@ -169,11 +190,9 @@ async def test_an_agent_whose_sandbox_does_not_open_fails_alone(batch, fake_sand
 async def test_tests_that_cannot_run_leave_it_unknown(batch, fake_sandbox):
     class Broken(fake_sandbox):
         async def run(self, command, *, timeout):  # noqa: ASYNC109 - a Sandbox
-            if command != "fix":
-                raise OSError("sandbox gone")
-            return self.result
+            raise OSError("sandbox gone")
 
-    folder = await batch(RunConfig(agents=2, arms=("fixed:1",)), sandbox=lambda plan: Broken())
+    folder = await batch(RunConfig(agents=2, arms=("fixed:1",)), judges=Broken)
     records = folder.arm("fixed:1", 1).agents()
     assert [(record.resolved, record.error) for record in records] == [(None, "judging: OSError: sandbox gone")] * 2
 
@@ -203,3 +222,117 @@ async def test_a_progress_that_fails_stops_the_run_instead_of_hiding(batch, fake
 
     with pytest.raises(RuntimeError, match="no terminal"):
         await batch(RunConfig(agents=1, arms=("fixed:1",)), progress=Broken())
+
+
+async def test_agents_start_at_the_pace_that_was_asked_for(batch):
+    folder = await batch(RunConfig(agents=4, arms=("uncontrolled",), launch_rate=50.0))
+    began = sorted(record.started_s for record in folder.arm("uncontrolled", 1).agents())
+    assert all(later - earlier >= 0.015 for earlier, later in itertools.pairwise(began))
+
+
+# Going on after an interruption
+
+
+class Interruption:
+    """Ends a run as Ctrl-C does, from within: ``await interruption.run(batch(...))`` ends at ``await now()``."""
+
+    async def run(self, work):
+        self._task = asyncio.ensure_future(work)
+        with pytest.raises(asyncio.CancelledError):
+            await self._task
+
+    async def now(self):
+        self._task.cancel()
+        await asyncio.Event().wait()
+
+
+async def test_who_has_ended_does_not_run_again(batch, tmp_path, fake_model):
+    config = RunConfig(agents=3, arms=("fixed:1",))
+    interruption, asked = Interruption(), []
+
+    async def at_the_third_agent():
+        asked.append(1)
+        if len(asked) == 5:  # two generations each
+            await interruption.now()
+
+    await interruption.run(batch(config, model=fake_model(before=at_the_third_agent)))
+    arm = RunFolder(tmp_path / "run").arm("fixed:1", 1)
+    before = {record.agent_id: record for record in arm.agents()}
+    assert sorted(record.outcome for record in before.values()) == ["cancelled", "completed", "completed"]
+    reached = arm.elapsed_s()
+    await batch(config)
+    after = {record.agent_id: record for record in arm.agents()}
+    assert [record.resolved for record in after.values()] == [True] * 3
+    for name, record in before.items():
+        if record.outcome == "completed":
+            assert after[name].steps == record.steps
+        else:
+            assert after[name].started_s >= reached  # the clock goes on
+    assert arm.closing()["resumed"]
+
+
+async def test_an_arm_of_which_nobody_has_ended_begins_anew(batch, tmp_path, fake_model):
+    config = RunConfig(agents=2, arms=("fixed:1",))
+    interruption = Interruption()
+    await interruption.run(batch(config, model=fake_model(before=interruption.now)))
+    folder = await batch(config)
+    arm = folder.arm("fixed:1", 1)
+    assert not arm.closing()["resumed"]
+    assert min(record.started_s for record in arm.agents()) < 1
+
+
+async def test_an_arm_that_has_ended_is_left_alone(batch):
+    config = RunConfig(agents=2, arms=("fixed:1", "uncontrolled"))
+    folder = await batch(config)
+    first = folder.arm("fixed:1", 1).agents()
+    progress = Quiet()
+    await batch(config, progress=progress)
+    assert (progress.told, folder.arm("fixed:1", 1).agents()) == ([], first)
+
+
+async def test_what_was_not_judged_is_judged_and_its_time_still_counts(batch, fake_sandbox):
+    class Interrupted(fake_sandbox):
+        async def run(self, command, *, timeout):  # noqa: ASYNC109 - a Sandbox
+            await interruption.now()
+
+    config, interruption = RunConfig(agents=2, arms=("fixed:1",)), Interruption()
+    await interruption.run(batch(config, judges=Interrupted))
+    folder = await batch(config)
+    arm = folder.arm("fixed:1", 1)
+    assert [record.resolved for record in arm.agents()] == [True] * 2
+    assert (arm.closing()["judged"], arm.closing()["resumed"]) == (True, False)
+
+
+async def test_who_failed_because_the_engine_is_gone_runs_again(batch, tmp_path, fake_model, monkeypatch):
+    config = RunConfig(agents=2, arms=("fixed:1",))
+
+    async def refused():
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(Engine, "dead", True)
+    with pytest.raises(EngineError, match="gone"):
+        await batch(config, model=fake_model(before=refused))
+    assert RunFolder(tmp_path / "run").arm("fixed:1", 1).agents() == ()
+    monkeypatch.setattr(Engine, "dead", False)
+    folder = await batch(config)
+    assert [record.outcome for record in folder.arm("fixed:1", 1).agents()] == ["completed"] * 2
+
+
+async def test_a_full_disk_is_one_line_and_loses_nothing(batch, tmp_path, monkeypatch):
+    config, replace = RunConfig(agents=4, arms=("fixed:1",)), os.replace
+
+    def full(source, target):
+        if "agents" in str(target) and len(list(target.parent.glob("*.json"))) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(RecordError, match=r"cannot write .*agents/.*: No space left on device"):
+        await batch(config)
+    monkeypatch.setattr(os, "replace", replace)
+    before = RunFolder(tmp_path / "run").arm("fixed:1", 1).agents()
+    assert len(before) >= 2
+    folder = await batch(config)
+    after = {record.agent_id: record for record in folder.arm("fixed:1", 1).agents()}
+    assert len(after) == 4
+    assert all(after[record.agent_id].steps == record.steps for record in before if record.outcome == "completed")

@@ -75,3 +75,69 @@ async def test_a_workspace_that_cannot_be_copied_is_an_error_that_leaves_nothing
     with pytest.raises(SandboxError, match=r"cannot copy the workspace .*absent"):
         await sandboxes.open(tmp_path / "absent")
     assert set(sandboxes._scratch.root.iterdir()) == before
+
+
+# What is judged
+
+
+async def changes(sandbox: Sandbox, command: str, limit: int = 10_000) -> dict[str, bytes | None]:
+    result = await sandbox.run(command, timeout=60)
+    assert result.exit_code == 0, result.output
+    return await sandbox.changes(limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("true", {}),
+        ("touch given.txt", {}),
+        ("echo other > given.txt", {"given.txt": b"other\n"}),
+        ("mkdir -p a/b && printf 'x\\0' > a/b/new", {"a/b/new": b"x\0"}),
+        ("rm given.txt", {"given.txt": None}),
+        ("rm given.txt && ln -s /etc/passwd given.txt", {"given.txt": None}),
+        ("rm given.txt && mkdir given.txt", {"given.txt": None}),
+        ("mkdir __pycache__ .pytest_cache && touch __pycache__/a .pytest_cache/b", {}),
+        ("mkdir locked && echo in > locked/file && chmod 0 locked/file locked", {"locked/file": b"in\n"}),
+        ("ln -s / up; ln -s loop loop; mkfifo fifo; mkdir empty", {}),
+    ],
+)
+async def test_changes_are_the_plain_files_that_differ(
+    sandbox: Sandbox, command: str, expected: dict[str, bytes | None]
+) -> None:
+    assert await changes(sandbox, command) == expected
+
+
+async def test_changes_made_in_another_copy_are_all_there_is_to_judge(
+    sandboxes: BubblewrapSandboxes, sandbox: Sandbox, template: Path
+) -> None:
+    left = await changes(sandbox, "rm given.txt; mkdir a; echo 1 > a/b; sleep 60 & disown; ln -s /etc/passwd link")
+    other = await sandboxes.open(template, left)
+    try:
+        result = await other.run("find . -type f -o -type l | sort; cat a/b; id -u; stat -c %u a/b", timeout=60)
+        *found, one, uid, owner = result.output.split()
+        assert (found, one, uid) == (["./a/b"], "1", owner)
+    finally:
+        await other.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("head -c 10001 /dev/zero > big", "more than 10,000 bytes"),
+        ("for i in 1 2 3; do head -c 4000 /dev/zero > $i; done", "more than 10,000 bytes"),
+        ("python -c \"import os\nfor _ in range(1200): os.mkdir('d'); os.chdir('d')\"", "cannot look through"),
+        ("mkdir many && cd many && seq 20100 | xargs touch", "more than 20,000 files"),
+    ],
+)
+async def test_what_is_too_much_to_judge_is_refused(sandbox: Sandbox, command: str, why: str) -> None:
+    with pytest.raises(SandboxError, match=why):
+        await changes(sandbox, command)
+
+
+@pytest.mark.parametrize("path", ["../given.txt", "/etc/x", "", "link/x"])
+async def test_a_change_goes_nowhere_but_into_the_copy(
+    sandboxes: BubblewrapSandboxes, tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "link").symlink_to("/tmp")
+    with pytest.raises(SandboxError, match="cannot copy"):
+        await sandboxes.open(tmp_path, {path: b""})

@@ -1,8 +1,13 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.swebench.edits import Edit, EditError, apply_edits, edits_between
+from benchmarks.swebench.edits import Edit, EditError, apply_edits, edit_command, edits_between
 
 LINE = st.sampled_from(["a\n", "b\n", "c\n", "\n", "x = 1\r\n", "é\n"])
 TEXTS = st.lists(LINE, max_size=30).map("".join)
@@ -48,3 +53,39 @@ def test_an_edit_that_does_not_fit_once_is_refused(old: str, count: int) -> None
 def test_a_file_that_is_there_is_not_made_anew() -> None:
     with pytest.raises(EditError, match="is there already"):
         apply_edits({"f": "a"}, [Edit(path="f", old="", new="b")])
+
+
+# As a tool
+
+
+def run(folder, path, old, new):
+    command = edit_command(path, old, new)
+    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"}
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=path, capture_output=True, text=True, check=False)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+NASTY = ['it\'s "quoted" $HOME `id`', "back\\slash\\n", "END_OF_EDIT", "tab\tand\nlines\n", "\u00e9\u4e2d", ""]
+
+
+@pytest.mark.parametrize("new", NASTY)
+def test_an_edit_writes_exactly_what_was_given(tmp_path, new):
+    (tmp_path / "a.py").write_bytes(b"one\r\ntwo\n")
+    assert run(tmp_path, "a.py", "two", new) == (0, "edited a.py")
+    assert (tmp_path / "a.py").read_bytes() == b"one\r\n" + new.encode() + b"\n"
+
+
+def test_an_empty_text_to_replace_makes_a_file_and_its_folders(tmp_path):
+    assert run(tmp_path, "x/y.py", "", "new\n") == (0, "edited x/y.py")
+    assert (tmp_path / "x" / "y.py").read_text() == "new\n"
+    assert run(tmp_path, "x/y.py", "", "again") == (1, "x/y.py is there already")
+
+
+@pytest.mark.parametrize(
+    ("old", "said"), [("three", "the text occurs 0 times, not once"), ("o", "the text occurs 2 times, not once")]
+)
+def test_an_edit_that_does_not_fit_says_why_and_changes_nothing(tmp_path, old, said):
+    (tmp_path / "a.py").write_text("one\ntwo\n")
+    assert run(tmp_path, "a.py", old, "x") == (1, said)
+    assert (tmp_path / "a.py").read_text() == "one\ntwo\n"
+    assert run(tmp_path, "b.py", old, "x") == (1, "there is no file b.py")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.swebench.plot import draw, rolling_hit_rate
+from benchmarks.swebench.report.overtime import draw_over_time, rolling_hit_rate
+from benchmarks.swebench.report.theme import DARK, LIGHT, as_png, as_svg, darkened
 from benchmarks.swebench.summary import summarise
 
 
@@ -27,14 +28,19 @@ def test_any_number_of_arms_is_drawn(make_run, make_record, make_point, arms):
     points = [make_point(0.0), make_point(1.0, pinned_usage=0.4, occupied_usage=0.9, window=4.0)]
     names = ["uncontrolled", "fixed:8", "concur"][:arms]
     folder = make_run({(name, 1): ([make_record()], points, {}) for name in names})
-    assert draw(folder, summarise(folder), folder.path / "x.png").read_bytes().startswith(b"\x89PNG")
+    summary = summarise(folder)
+    assert as_png(lambda theme: draw_over_time(folder, summary, theme)).startswith(b"\x89PNG")
+    light = as_svg(lambda theme: draw_over_time(folder, summary, theme))
+    assert LIGHT.window.encode() in light
+    assert LIGHT.window.encode() not in darkened(light)
+    assert DARK.window.encode() in darkened(light)
 
 
 def test_an_interrupted_arm_with_one_unknown_sample_is_drawn(make_run, make_point):
     folder = make_run({("concur", 1): ([], [make_point(0.0)], None)})
-    assert draw(folder, summarise(folder), folder.path / "x.png").exists()
+    assert as_png(lambda theme: draw_over_time(folder, summarise(folder), theme))
 
 
 def test_no_sample_no_picture(make_run):
     folder = make_run({("concur", 1): ([], [], None)})
-    assert draw(folder, summarise(folder), folder.path / "x.png") is None
+    assert as_png(lambda theme: draw_over_time(folder, summarise(folder), theme)) is None

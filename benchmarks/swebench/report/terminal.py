@@ -10,9 +10,11 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.swebench.config import EMBEDDED, FRAMEWORKS
-from benchmarks.swebench.plot import draw
+from benchmarks.swebench.config import EMBEDDED, FRAMEWORKS, LAUNCH
 from benchmarks.swebench.records import RunFolder, write_json
+from benchmarks.swebench.report.overtime import draw_over_time
+from benchmarks.swebench.report.page import write_page
+from benchmarks.swebench.report.theme import as_png
 from benchmarks.swebench.summary import summarise
 
 __all__ = ["public_summary", "render", "report"]
@@ -24,20 +26,26 @@ BUSY_MACHINE = 0.9
 
 
 def report(folder: RunFolder, console: Console) -> dict[str, Any]:
-    """Make ``summary.json`` and the picture from the records, print the table, and return the summary."""
+    """Make summary, picture and page from the records, print the table, and return the summary."""
     summary = summarise(folder)
     write_json(folder.path / "summary.json", summary)
-    picture = draw(folder, summary, folder.path / "timeline.png")
+    picture = as_png(lambda theme: draw_over_time(folder, summary, theme))
     console.print(render(summary))
     if picture is not None:
-        console.print(f"[dim]Records and picture: {folder.path}/ ({picture.name})[/]", highlight=False)
+        (folder.path / "timeline.png").write_bytes(picture)
+        write_page([(folder, summary)], folder.path / "report.html")
+        console.print(f"[dim]Records, picture and page: {folder.path}/ (timeline.png, report.html)[/]", highlight=False)
     return summary
 
 
 def public_summary(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The summary without the one thing in it that names a machine, an engine's URL: it may be kept in the project."""
-    config = summary["config"]
-    return {**summary, "config": {**config, "engine": EMBEDDED if config["engine"] == EMBEDDED else "url"}}
+    """The summary without what names a machine, an engine's URL and folders: it may be kept in the project."""
+    config = dict(summary["config"])
+    if config["engine"] not in (EMBEDDED, LAUNCH):
+        config["engine"] = "url"
+    if config.get("recordings"):
+        config["recordings"] = Path(config["recordings"]).name
+    return {**summary, "config": config}
 
 
 def render(summary: Mapping[str, Any]) -> Group:
@@ -54,7 +62,7 @@ def render(summary: Mapping[str, Any]) -> Group:
 def _row(name: str, arm: Mapping[str, Any]) -> list[str]:
     lost = str(arm["lost"]) if not arm["lost"] else f"[bold red]{arm['lost']}[/]"
     return [
-        name if arm["complete"] else f"{name}\n[yellow](interrupted)[/]",
+        name + _state(arm),
         _format(arm["makespan_s"], "{:.1f} s"),
         _spread(arm["speedup"]),
         _format(arm["hit_rate"], "{:.1%}"),
@@ -63,6 +71,12 @@ def _row(name: str, arm: Mapping[str, Any]) -> list[str]:
         str(arm["agents"]),
         lost,
     ]
+
+
+def _state(arm: Mapping[str, Any]) -> str:
+    if not arm["complete"]:
+        return "\n[yellow](interrupted)[/]"
+    return "\n[yellow](resumed)[/]" if arm.get("resumed") else ""
 
 
 def _format(value: float | None, form: str) -> str:
@@ -93,6 +107,11 @@ def _notes(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{name}: {busy}, and may have set the pace instead of the engine.", "yellow"
     if not summary["complete"]:
         yield "The run was interrupted: interrupted arms show what there is, and nothing is compared to them.", "yellow"
+    if any(arm.get("resumed") for arm in arms.values()):
+        yield (
+            "Resumed arms went on after an interruption: who ended before did not run again, and no time compares.",
+            "yellow",
+        )
     if summary["same_resolved"] is False:
         yield "The arms did not resolve the same tasks.", "yellow"
 
