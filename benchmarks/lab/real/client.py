@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from openai import AsyncOpenAI, OpenAIError
+from openai import DEFAULT_CONNECTION_LIMITS, AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
 from concur_agents import TokenUsage
 from concur_agents.emulator import FinishReason, QueueFullError, Request, TooLongError
@@ -24,6 +24,11 @@ __all__ = ["Client", "ClientError", "EmulatorClient", "Reply", "SGLangClient", "
 
 REQUEST_TIMEOUT_S = 900.0
 """Wall seconds. Uncontrolled agents may wait long inside the engine; only a hung engine takes this long."""
+
+IDLE_S = 2.0
+"""A connection that was idle for so long is not used again. Servers close theirs after 5 s, and clients do the same
+by default: then a request can meet a connection that is just being closed, and its agent is lost. One of 72 runs lost
+an agent to a connection error, most likely this one."""
 
 
 class ClientError(Exception):
@@ -63,7 +68,16 @@ class _OverHttp(abc.ABC):
     """What both servers' clients share: the client of the ``openai`` package, without retries."""
 
     def __init__(self, url: str, model: str, flush: Callable[[], Awaitable[None]]) -> None:
-        self._client = AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=REQUEST_TIMEOUT_S)
+        limits = type(DEFAULT_CONNECTION_LIMITS)(
+            max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_S
+        )
+        self._client = AsyncOpenAI(
+            base_url=url,
+            api_key="none",
+            max_retries=0,
+            timeout=REQUEST_TIMEOUT_S,
+            http_client=DefaultAsyncHttpxClient(limits=limits),
+        )
         self._model = model
         self._flush = flush
 
