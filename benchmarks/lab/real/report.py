@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.lab.real.figures import BASELINE, OURS, ArmFigures, Spread, arm_figures, ranking
+from benchmarks.lab.real.figures import BASELINE, NOISY, OURS, ArmFigures, Spread, arm_figures, ranking
 from benchmarks.lab.real.predict import fitted
 from benchmarks.lab.real.store import CaseLine, Store
 
 __all__ = ["brief", "markdown"]
 
-NOISY = 0.05
-"""Share of all cores that others used, above which a run's time is doubted: on two cores a tenth of the engine's."""
 MISSED = 0.2
 """Share of failed readings above which a law has seen too little."""
 
@@ -47,6 +45,10 @@ def brief(store: Store) -> str:
         ]
         lines.append(f"| {workload} | {' | '.join(cells)} |")
     notes = [f"- {note}" for note in _about(store) if not note.startswith("Lab:")]
+    if left_out := sum((run.others_cpu or 0.0) > NOISY for run in store.runs):
+        notes.append(
+            f"- {left_out} of {len(store.runs)} runs are left out: others used more than {NOISY:.0%} of all cores."
+        )
     return "\n".join([*lines, "", *notes]) + "\n"
 
 
@@ -123,7 +125,7 @@ def _doubts(store: Store) -> Iterator[str]:
     for run in store.runs:
         where = f"{run.workload}, {run.arm}, repeat {run.repeat}"
         if run.others_cpu is not None and run.others_cpu > NOISY:
-            yield f"{where}: other programs used {run.others_cpu:.0%} of all cores, so its time is doubtful."
+            yield f"{where}: other programs used {run.others_cpu:.0%} of all cores, so it is left out."
         if run.missed > MISSED * run.readings:
             yield f"{where}: {run.missed} of {run.readings} readings of the engine failed."
         if run.lost:

@@ -52,6 +52,17 @@ def test_without_the_other_arm_or_a_prediction_a_ratio_is_unknown(make_store, ma
     assert ranking([concur]) is None
 
 
+def test_a_run_that_was_disturbed_is_left_out(make_store, make_run) -> None:
+    store = make_store(
+        make_run("uncontrolled", 1, 200.0),
+        make_run("uncontrolled", 2, 300.0, others_cpu=0.2),
+        make_run("budget", 1, 100.0, others_cpu=0.05),
+        make_run("budget", 2, 100.0),
+    )
+    free, ours = arm_figures(store, "swe")
+    assert (free.runs, free.makespan_s.high, ours.ratio.high) == (1, 200.0, 2.0)
+
+
 def test_only_pairs_of_which_the_same_was_faster_in_every_repeat_are_decided(make_store, make_run) -> None:
     runs = [("a", 100, 130), ("b", 105, 120), ("c", 115, 210), ("d", 300, 310)]
     said = {"a": 100, "b": 90, "c": 300, "d": 200}

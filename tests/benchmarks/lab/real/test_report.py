@@ -24,7 +24,7 @@ def test_a_table_a_workload_with_the_labs_figures_beside(make_store, make_run) -
 def test_what_makes_a_run_doubtful_is_said(make_store, make_run) -> None:
     run = make_run("concur", 1, 90.0, others_cpu=0.2, readings=10, missed=5, lost=1, error="a: refused")
     text = markdown(make_store(run))
-    assert "other programs used 20%" in text
+    assert "other programs used 20% of all cores, so it is left out" in text
     assert "5 of 10 readings" in text
     assert "1 agents lost; a: refused" in text
 
