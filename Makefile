@@ -23,7 +23,7 @@ bench: setup sandbox  ## SWE-style agents against the embedded engine, with and 
 	@$(BIN)/python -m benchmarks.swebench run $(ARGS)
 
 bench-fits: setup sandbox  ## the same with a pool in which everything fits: Concur must not slow it down
-	@$(BIN)/python -m benchmarks.swebench run --pool-tokens 1000000 --speedup 3 --arms uncontrolled,concur $(ARGS)
+	@$(BIN)/python -m benchmarks.swebench run --pool-tokens 1000000 --speedup 3 --arms uncontrolled,budget $(ARGS)
 
 bench-overhead: setup  ## what one step through Concur costs, beside anyio.CapacityLimiter
 	@$(BIN)/python -m benchmarks.overhead $(ARGS)
