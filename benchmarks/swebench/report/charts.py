@@ -69,8 +69,11 @@ def draw_makespans(summary: Mapping[str, Any], theme: Theme) -> Figure | None:
         if found.low is not None and found.high is not None:
             axes.plot([max(0.0, found.low), found.high], [row, row], color=theme.ink, linewidth=1.2)
         axes.plot(seconds, [row] * len(seconds), ".", color=theme.ink, markersize=4)
+        end = max(found.high or 0.0, *seconds)
         label = f"{found.mean:.1f} s"
-        axes.annotate(label, (0, row), xytext=(4, 0), textcoords="offset points", va="center", color=theme.ink)
+        axes.annotate(label, (end, row), xytext=(6, 0), textcoords="offset points", va="center", color=theme.ink)
+    axes.margins(x=0.14)
+    axes.set_xlim(left=0)
     axes.set_yticks(range(len(arms)), [name for name, _ in arms], color=theme.ink)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

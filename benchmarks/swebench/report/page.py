@@ -88,8 +88,12 @@ def _ratio(arm: Mapping[str, Any], baseline: Mapping[str, Any]) -> Interval | No
 
 
 def _best(arms: Mapping[str, Mapping[str, Any]]) -> tuple[str, Interval] | None:
+    """The fastest arm, if it is faster than without control beyond what repeats scatter."""
     known = [(name, arm["ratio"]) for name, arm in arms.items() if arm["ratio"] is not None]
-    return max(known, key=lambda one: one[1].mean) if known else None
+    if not known:
+        return None
+    name, ratio = max(known, key=lambda one: one[1].mean)
+    return (name, ratio) if (ratio.mean if ratio.low is None else ratio.low) > 1 else None
 
 
 def _pictures(folder: RunFolder, summary: Mapping[str, Any]) -> Iterator[dict[str, str]]:

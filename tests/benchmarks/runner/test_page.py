@@ -83,6 +83,13 @@ def test_it_says_what_was_won_with_its_interval(page, whole):
     assert len(found.sources) == 2 * (3 + 2)  # each in two colours; an agents' chart for each arm
 
 
+def test_no_gain_is_called_none(page, whole):
+    arms = {("uncontrolled", 1): 20.0, ("uncontrolled", 2): 22.0, ("budget", 1): 19.0, ("budget", 2): 22.5}
+    text, _ = page({run: whole(seconds) for run, seconds in arms.items()}, agents=1, repeats=2)
+    assert "No arm was faster than without control" in text
+    assert "times as fast" not in text
+
+
 def test_what_was_interrupted_or_resumed_is_marked_and_compares_with_nothing(page, whole):
     records, points, _ = whole(5.0)
     text, _ = page(
