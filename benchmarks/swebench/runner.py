@@ -31,8 +31,9 @@ from benchmarks.swebench.arms import Arm, parse_arms
 from benchmarks.swebench.config import ALL_TASKS, LONG_TASKS, RunConfig
 from benchmarks.swebench.engine import open_engine
 from benchmarks.swebench.judge import MOST_LEFT, judge
-from benchmarks.swebench.records import ArmFolder, RunFolder, TimelinePoint, append_point
+from benchmarks.swebench.records import AgentRecord, ArmFolder, RunFolder, TimelinePoint, append_point
 from benchmarks.swebench.sandbox import BubblewrapSandboxes, Sandbox, Sandboxes
+from benchmarks.swebench.sandbox.finishing import finish
 from benchmarks.swebench.setting import Setting, open_setting
 from benchmarks.swebench.summary import ArmFigures, figures_of
 from benchmarks.swebench.tasks import Task
@@ -245,6 +246,11 @@ class _ArmRun:
             except asyncio.CancelledError:
                 self.folder.write_agent(recorder.record("cancelled"))
                 raise
+        # Who has ended has ended, also when the run is interrupted at this very moment.
+        await finish(self._ended(plan, sandbox, record))
+
+    async def _ended(self, plan: AgentPlan, sandbox: Sandbox | Exception, record: AgentRecord) -> None:
+        if not isinstance(sandbox, Exception):
             await self._keep(plan, sandbox)
         await self._release(plan)
         self.finished += 1
