@@ -134,10 +134,14 @@ class Admission:
         self._fill()
         return True
 
-    def withdraw(self, agent_id: str) -> None:
+    def withdraw(self, agent_id: str, *, keep: bool = False) -> None:
         """Take a request back, queued or already granted, as if it had not been made. Unknown agents are ignored.
 
         A new agent is then forgotten, unless it has sub-agents: it stays known until it finishes.
+
+        Args:
+            agent_id: whose.
+            keep: a new agent stays known, and so keeps its age: it will ask again.
         """
         member = self._members.get(agent_id)
         if member is None:
@@ -149,7 +153,7 @@ class Admission:
             self._end(member)
         else:
             self._unqueue(agent_id, family)
-        if not member.has_run and not member.children:
+        if not keep and not member.has_run and not member.children:
             self._forget(agent_id)
         self._fill()
 

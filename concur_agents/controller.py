@@ -258,6 +258,13 @@ class Controller:
         """
         return self._limiter.park(agent_id)
 
+    def park_idle(self, longer_than_s: float) -> None:
+        """Park agents that have been in their tools for longer than that, the longest first, while others wait.
+
+        For agents whose end nobody tells: the law's own patience is not every law's.
+        """
+        self._limiter.park_idle(longer_than_s)
+
     def finish(self, agent_id: str, outcome: Outcome = Outcome.COMPLETED) -> bool:
         """The agent ended, and its sub-agents with it. False, and no error, when it is not known (any more)."""
         return self._limiter.finish(agent_id, Outcome(outcome))
@@ -274,6 +281,10 @@ class Controller:
     def agents(self) -> tuple[AgentView, ...]:
         """Every agent that has begun and not finished."""
         return self._limiter.views()
+
+    def view(self, agent_id: str) -> AgentView | None:
+        """One of them; None when it is not known (any more)."""
+        return self._limiter.view(agent_id)
 
     def stats(self) -> Stats:
         """This moment."""

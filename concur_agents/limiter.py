@@ -156,7 +156,10 @@ class Limiter(Turns):
 
     @turn(later=True)
     def withdraw(self, request: Request) -> None:
-        """Take back a request, even one granted while its taker was leaving."""
+        """Take back a request, even one granted while its taker was leaving.
+
+        While its context is open, a new agent keeps its age: who gives up waiting there asks again.
+        """
         agent_id, life = request.agent_id, request.life
         if request.withdrawn or self._lives.get(agent_id) is not life:
             return  # finished meanwhile: by now the id may be another agent's
@@ -177,7 +180,7 @@ class Limiter(Turns):
         if life.begun:
             self._pause(agent_id)
             return
-        self._admission.withdraw(agent_id)
+        self._admission.withdraw(agent_id, keep=agent_id in self._entered)
         if agent_id not in self._admission:
             self._forget(agent_id)
 
@@ -201,6 +204,11 @@ class Limiter(Turns):
     def park(self, agent_id: str) -> bool:
         """See :meth:`Admission.park`; also counts the step's usage."""
         return self._pause(agent_id, park=True)
+
+    @turn(later=True)
+    def park_idle(self, longer_than_s: float) -> None:
+        """See ``Controller.park_idle``."""
+        self._admission.give_up_idle(self._clock() - longer_than_s)
 
     @turn(later=True)
     def finish(self, agent_id: str, outcome: Outcome) -> bool:
@@ -277,6 +285,11 @@ class Limiter(Turns):
         """Every known agent."""
         now = self._clock()
         return tuple(self._view(agent_id, now) for agent_id in self._admission)
+
+    @turn()
+    def view(self, agent_id: str) -> AgentView | None:
+        """One of them; None when unknown."""
+        return self._view(agent_id, self._clock()) if agent_id in self._admission else None
 
     @turn()
     def state(self, agent_id: str) -> AgentState | None:

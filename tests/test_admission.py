@@ -245,6 +245,18 @@ def test_withdrawing_a_queued_request_leaves_no_trace_of_a_new_agent() -> None:
     assert admission.take_granted() == ["c"]
 
 
+def test_withdrawing_a_request_that_will_be_made_again_keeps_its_age() -> None:
+    admission = Admission(1)
+    for agent in "abc":
+        admission.request(agent)
+    admission.withdraw("b", keep=True)
+    assert admission.state("b") is AgentState.PARKED
+    assert admission.population().waiting == 1
+    admission.request("b")
+    admission.finish("a")
+    assert admission.take_granted() == ["b"]
+
+
 def test_withdrawing_a_grant_gives_the_seat_to_the_next() -> None:
     admission = Admission(1)
     admitted(admission, "a", "b", "c")

@@ -80,10 +80,11 @@ class AdmissionMachine(RuleBasedStateMachine):
             self.told.discard(agent)
             self.hear()
 
-    @rule(agent=AGENTS)
-    def withdraw(self, agent: str) -> None:
+    @rule(agent=AGENTS, keep=st.booleans())
+    def withdraw(self, agent: str, keep: bool) -> None:
         if agent in self.told or agent in self.queued:
-            self.admission.withdraw(agent)
+            self.admission.withdraw(agent, keep=keep)
+            assert agent in self.admission or not keep
             self.told.discard(agent)
             self.queued = [each for each in self.queued if each != agent]
             self.hear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from concur_agents import (
     UnknownAgentError,
 )
 from concur_agents.agents import outcome_of
+from concur_agents.testing import ManualClock
 
 
 def state(concur: Controller, agent: str) -> AgentState | None:
@@ -58,6 +60,49 @@ async def test_step_generates_inside_and_keeps_its_seat_after(concur: Controller
 )
 def test_outcome_by_what_left_the_context(error: BaseException | None, outcome: Outcome) -> None:
     assert outcome_of(error) is outcome
+
+
+async def test_who_gives_up_waiting_inside_its_context_keeps_its_age(concur: Controller, until: Any) -> None:
+    await concur.admit("holder")
+    async with concur.agent("a") as agent:
+        given_up = asyncio.create_task(one_step(agent))
+        await until(lambda: concur.stats().population.waiting == 1)
+        younger = asyncio.create_task(concur.admit("b"))
+        await until(lambda: concur.stats().population.waiting == 2)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        again = asyncio.create_task(one_step(agent))
+        await until(lambda: concur.stats().population.waiting == 2)
+        concur.finish("holder")
+        await again
+        assert not younger.done()
+    await younger
+
+
+def test_agents_idle_for_long_are_parked_while_others_wait(make_controller: Callable[..., Controller]) -> None:
+    clock = ManualClock()
+    concur = make_controller(2, clock=clock)
+    for agent in "ab":
+        concur.sync.admit(agent)
+        concur.pause(agent)
+        clock.advance(5)
+    concur.park_idle(0)
+    assert [state(concur, agent) for agent in "ab"] == [AgentState.IN_TOOL] * 2  # nobody waits
+    waiting = threading.Thread(target=concur.sync.admit, args=("c",))
+    waiting.start()
+    while concur.stats().population.waiting == 0:
+        pass
+    concur.park_idle(20)
+    assert [state(concur, agent) for agent in "ab"] == [AgentState.IN_TOOL] * 2  # not for so long
+    concur.park_idle(5)
+    waiting.join()
+    assert [state(concur, agent) for agent in "ab"] == [AgentState.PARKED, AgentState.IN_TOOL]
+
+
+def test_one_agents_view_is_the_one_of_the_list(concur: Controller) -> None:
+    assert concur.view("a") is None
+    concur.sync.admit("a")
+    assert concur.view("a") == concur.agents()[0]
 
 
 @pytest.mark.parametrize("place", ["generating", "in the tool"])

@@ -458,7 +458,7 @@ async def test_an_error_is_a_boundary(
         assert state(concur) is AgentState.IN_TOOL
 
 
-async def test_cancelled_while_queued_it_leaves_no_trace(
+async def test_cancelled_while_queued_it_asks_for_nothing_and_keeps_its_place(
     engine: Engine, concur: Controller, llm: openai.AsyncOpenAI, until: Any
 ) -> None:
     await concur.admit("holder")
@@ -468,7 +468,9 @@ async def test_cancelled_while_queued_it_leaves_no_trace(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert state(concur) is None
+        assert state(concur) is AgentState.PARKED
+        assert concur.stats().population.waiting == 0
+    assert state(concur) is None
     assert engine.requests == []
 
 

@@ -28,12 +28,13 @@ LAYERS = [
     ["controller"],
     ["shared"],
     ["testing"],
+    ["gateway"],
     ["cli"],
 ]
 RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
 ALONE = "emulator"
 """An independent check of the rest, so it shares nothing with it; the command line and the contract start it."""
-CORE = [unit for unit in RANK if unit != "cli"]
+CORE = [unit for unit in RANK if unit not in ("cli", "gateway")]
 CORE_MAY_IMPORT = {"prometheus_client", "urllib3"}
 CONFIG_MAY_IMPORT = {"pydantic", "yaml"}
 """An extra's; only the config package names them, and importing the core does not load them."""

@@ -27,7 +27,7 @@ MODULES = sorted(
     for module in pkgutil.walk_packages([str(ROOT)], "concur_agents.")
     if not any(part.startswith("_") for part in module.name.split("."))
 )
-CORE = ["concur_agents", *(name for name in MODULES if name.split(".")[1] not in ("cli", "emulator"))]
+CORE = ["concur_agents", *(name for name in MODULES if name.split(".")[1] not in ("cli", "emulator", "gateway"))]
 PUBLIC = [concur_agents, concur_agents.config, concur_agents.laws, concur_agents.engines]
 PUBLIC += [agents, controller, errors, events, samples, testing, usage]
 
@@ -65,7 +65,7 @@ def test_all_is_sorted_and_says_what_is_there(name: str) -> None:
     assert len(named) == 1, "one literal __all__"
     assert named[0] == sorted(named[0], key=order)
     assert set(named[0]) <= defined(path)
-    # Inside the emulator and the command line a module may have names that are nobody else's.
+    # Inside the emulator, the gateway and the command line a module may have names that are nobody else's.
     assert set(named[0]) == defined(path) or name not in CORE
 
 

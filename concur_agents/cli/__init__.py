@@ -9,9 +9,11 @@ except ImportError as missing:  # a console script: a traceback would hide what 
 
 from concur_agents.cli.config import config_app
 from concur_agents.cli.emulate import emulate
+from concur_agents.cli.gateway import gateway
 
 __all__ = ["main"]
 
 main = typer.Typer(no_args_is_help=True, add_completion=False, help="Admission control for batches of LLM agents.")
 main.command()(emulate)
+main.command()(gateway)
 main.add_typer(config_app, name="config")

@@ -1,8 +1,9 @@
 """Readers that turn an engine's metrics into an EngineSample."""
 
+from concur_agents.engines.any import AnyEngine
 from concur_agents.engines.base import EngineReader
 from concur_agents.engines.parse import read_sample
 from concur_agents.engines.sglang import SGLang
 from concur_agents.engines.vllm import VLLM
 
-__all__ = ["VLLM", "EngineReader", "SGLang", "read_sample"]
+__all__ = ["VLLM", "AnyEngine", "EngineReader", "SGLang", "read_sample"]

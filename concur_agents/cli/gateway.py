@@ -1,0 +1,96 @@
+"""``concur gateway``: Concur by changing a base_url."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["gateway"]
+
+_MIB = 2**20
+
+
+def gateway(
+    *,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="The engine's base address, with or without /v1; again for each engine.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for other hosts.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8300,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML or TOML file of the controller; else CONCUR_CONFIG or the environment.")
+    ] = None,
+    law: Annotated[str | None, typer.Option(help="A law's name, or fixed:N; stronger than the file.")] = None,
+    identity: Annotated[
+        str | None,
+        typer.Option(help="Where agents' ids are, in order: header:NAME, body:FIELD, prefix; commas between."),
+    ] = None,
+    idle_after: Annotated[float, typer.Option(help="Seconds without a request after which an agent has ended.")] = 900,
+    hold: Annotated[
+        float | None, typer.Option(help="Seconds a request may wait for its turn before 503; none by default.")
+    ] = None,
+    hold_share: Annotated[
+        float, typer.Option(help="The same, as a share of the timeout that a client announces.")
+    ] = 0.8,
+    engine_wait: Annotated[float, typer.Option(help="Seconds a request waits for an engine that is down.")] = 60,
+    max_body: Annotated[int, typer.Option(min=1, help="MiB of one request; more gets 413.")] = 64,
+    max_requests: Annotated[int, typer.Option(min=1, help="Requests held at a time; more get 503.")] = 10_000,
+    grace: Annotated[float, typer.Option(help="Seconds for replies under way once told to stop.")] = 30,
+) -> None:
+    """Serve a proxy in front of SGLang or vLLM that lets each agent's requests through when it is its turn.
+
+    Point your client's base_url at the address it prints, with /v1. Stops on SIGINT or SIGTERM.
+    """
+    try:
+        from concur_agents.gateway import DEFAULT_IDENTITY, Gateway, GatewayLimits, build_server
+    except ImportError as missing:
+        typer.echo(f"concur gateway: {missing}; pip install 'concur-agents[gateway]'", err=True)
+        raise typer.Exit(2) from missing
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    limits: dict[str, Any] = {
+        "idle_after": idle_after,
+        "hold_share": hold_share,
+        "engine_wait": engine_wait,
+        "max_body": max_body * _MIB,
+        "max_requests": max_requests,
+    } | ({} if hold is None else {"hold": hold})
+    try:
+        served = Gateway(
+            _upstreams(engine or [], config, law),
+            identity=DEFAULT_IDENTITY if identity is None else tuple(each.strip() for each in identity.split(",")),
+            limits=GatewayLimits(**limits),
+        )
+        server, listener = build_server(served, host, port, grace=grace)
+    except (ValueError, OSError, ImportError) as problem:
+        typer.echo(f"concur gateway: {problem}", err=True)
+        raise typer.Exit(2) from problem
+    # uvicorn stops on these signals and then raises them again, for whoever ran it: that is us, and we are done.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    with listener:
+        typer.echo(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}")
+        server.run(sockets=[listener])
+
+
+def _upstreams(urls: list[str], file: Path | None, law: str | None) -> list[Any]:
+    """An engine for each address, each with a controller of its own."""
+    from concur_agents.config import load_config
+    from concur_agents.controller import Controller
+    from concur_agents.engines import AnyEngine
+    from concur_agents.gateway.upstream import Upstream
+
+    env = dict(os.environ) | ({} if law is None else {"CONCUR_LAW": law})
+    config = load_config(file, env=env, engine=not urls).config
+    key = next((each.api_key_env for each in config.engines if each.api_key_env), None)
+    return [
+        Upstream(
+            url,
+            Controller.from_config(config, reader=AnyEngine(url, api_key=None if key is None else env[key])),
+        )
+        for url in urls or [config.engines[0].url]
+    ]

@@ -1,0 +1,43 @@
+"""An engine's reply on its way to the client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import aiohttp
+
+from concur_agents.gateway.exchange import Exchange
+from concur_agents.gateway.replies import ReplyWatch
+
+__all__ = ["relay"]
+
+_log = logging.getLogger("concur_agents.gateway")
+
+
+async def relay(
+    exchange: Exchange,
+    response: aiohttp.ClientResponse,
+    watch: ReplyWatch | None = None,
+    over: Callable[[], None] = lambda: None,
+) -> None:
+    """Pass the engine's reply on as it comes. ``over`` is called before the client can know that all of it is there."""
+    try:
+        if not exchange.begun:
+            await exchange.begin(response.status, response.raw_headers)
+        left = int(response.headers.get("content-length", -1))
+        async for chunk in response.content.iter_any():
+            left -= len(chunk)
+            if watch is not None:
+                watch.feed(chunk)
+                if left == 0 or watch.ended:
+                    over()
+            await exchange.more(chunk)
+        over()
+        await exchange.end()
+    except (aiohttp.ClientError, ConnectionError) as error:
+        # What was sent cannot be taken back. The connection is cut, so that the client knows that more was to come.
+        _log.warning("an engine broke off in the middle of its reply: %s: %s", type(error).__name__, error)
+        exchange.cut()
+    finally:
+        response.close()  # a whole one is given back to the pool before

@@ -1,0 +1,223 @@
+"""The agents that a gateway knows: which engine each is on, what it has in flight, and when it has ended."""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from concur_agents.adapters import AgentRun
+from concur_agents.agents import keeping_current
+from concur_agents.gateway.conversation import Conversation
+from concur_agents.gateway.histories import Histories
+from concur_agents.gateway.identity import Claim
+from concur_agents.gateway.limits import GatewayLimits
+from concur_agents.gateway.upstream import Upstream
+from concur_agents.samples import Outcome
+
+__all__ = ["Member", "Roster"]
+
+_log = logging.getLogger("concur_agents.gateway")
+
+# An agent that has been idle for longer than three times what nearly all of this batch's tools take is likelier to have
+# ended than to come back; then it is parked, not ended, so that a mistake costs a wait at most.
+_TOOLS = 3.0
+_NEARLY_ALL = 0.95
+_KNOWN_FROM = 32
+"""Tool times seen before they are believed."""
+_SHORTEST = 2.0
+"""Seconds; below it a tool time is a network's."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One agent."""
+
+    agent_id: str
+    upstream: Upstream
+    run: AgentRun
+    since: float
+    """When it last had a request in flight, or was first seen."""
+    parent: str | None = None
+    open: int = 0
+    """Requests that wait or are with the engine."""
+    matched: bool = False
+    """Found by its conversation: nobody says its name."""
+
+
+class Roster:
+    """Who is there.
+
+    Args:
+        upstreams: the engines; an agent stays on the one that it was placed on.
+        limits: how many, and for how long.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, upstreams: Sequence[Upstream], limits: GatewayLimits, clock: Callable[[], float]) -> None:
+        self._upstreams = upstreams
+        self._limits = limits
+        self._clock = clock
+        self._members: dict[str, Member] = {}
+        self._idle: OrderedDict[str, Member] = OrderedDict()
+        """Those with nothing in flight, the longest idle first; ``_done`` of these whose last reply looked like it."""
+        self._done: OrderedDict[str, Member] = OrderedDict()
+        self._children: dict[str, set[str]] = {}
+        self._histories = Histories()
+        self._tools: deque[float] = deque(maxlen=512)
+        self.expired = 0
+        """Agents taken to have ended since nothing was heard of them."""
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def get(self, agent_id: str) -> Member | None:
+        """The agent, if it is known."""
+        return self._members.get(agent_id)
+
+    # --- requests ---
+
+    def claimed(self, claim: Claim) -> Member:
+        """The agent that a request names, known or new; a request of its is in flight from now on."""
+        member = self._members.get(claim.agent_id)
+        if member is None:
+            member = self._arrive(claim.agent_id, claim.parent)
+        self._open(member)
+        return member
+
+    def matched(self, conversation: Conversation) -> Member:
+        """The agent whose conversation this is, known or new; a request of its is in flight from now on."""
+        agent_id = self._histories.find(conversation, self._is_idle)
+        member = self._members[agent_id] if agent_id is not None else self._arrive(f"gw-{uuid.uuid4().hex[:16]}", None)
+        member.matched = True
+        self._histories.asked(member.agent_id, conversation)
+        self._open(member)
+        return member
+
+    def close(self, member: Member, *, answered: bool, said: bytes | None = None, done: bool = False) -> None:
+        """A request of the agent's is no longer in flight.
+
+        Args:
+            member: whose.
+            answered: the engine's reply went through, and was no error: after one the client asks the same again.
+            said: what tells the reply from others.
+            done: it looked like the agent's last.
+        """
+        member.open -= 1
+        member.since = self._clock()
+        if answered and member.matched:
+            self._histories.answered(member.agent_id, said)
+        if member.open == 0 and self._members.get(member.agent_id) is member:
+            self._idle[member.agent_id] = member
+            if done:
+                self._done[member.agent_id] = member
+
+    def moved(self, member: Member, upstream: Upstream) -> None:
+        """The agent goes on at another engine: its own does not answer."""
+        _log.warning("agent %s moves from %s to %s", member.agent_id, member.upstream.name, upstream.name)
+        member.upstream.agents -= 1
+        member.run.finish(Outcome.CANCELLED)
+        member.run.__exit__(None, None, None)
+        member.upstream, member.run = upstream, self._begin(member.agent_id, member.parent, upstream)
+
+    def place(self, parent: str | None = None) -> Upstream:
+        """An engine for a new agent: its parent's, whose seat it shares, else of those that answer the least loaded."""
+        above = self._members.get(parent) if parent is not None else None
+        if above is not None:
+            return above.upstream
+        return min(self._upstreams, key=lambda upstream: (upstream.down, upstream.agents))
+
+    # --- ends ---
+
+    def finish(self, agent_id: str, outcome: Outcome = Outcome.COMPLETED) -> bool:
+        """The agent has ended, and its sub-agents with it; a request of its that is in flight goes on without a seat.
+
+        False when it is not known.
+        """
+        member = self._members.pop(agent_id, None)
+        if member is None:
+            return False
+        self._idle.pop(agent_id, None)
+        self._done.pop(agent_id, None)
+        self._histories.forget(agent_id)
+        member.upstream.agents -= 1
+        member.run.finish(outcome)
+        member.run.__exit__(None, None, None)
+        if member.parent is not None:
+            self._children.get(member.parent, set()).discard(agent_id)
+        for each in self._children.pop(agent_id, ()):
+            self.finish(each, outcome)
+        return True
+
+    def sweep(self) -> None:
+        """Have agents that nothing is heard of make room: their seats at first, and after ``idle_after`` their places.
+
+        To be called about once a second.
+        """
+        now = self._clock()
+        while self._idle:
+            member = next(iter(self._idle.values()))
+            if now - member.since < self._limits.idle_after and len(self._members) <= self._limits.max_agents:
+                break
+            self.expired += 1
+            self.finish(member.agent_id)
+        while self._done:
+            member = next(iter(self._done.values()))
+            if now - member.since < self._limits.done_after:
+                break
+            self.expired += 1
+            self.finish(member.agent_id)
+        for upstream in self._upstreams:
+            if upstream.waiting:
+                for member in self._done.values():
+                    if member.upstream is upstream:
+                        member.run.park()
+                upstream.controller.park_idle(self.patience)
+
+    @property
+    def patience(self) -> float:
+        """Seconds in a tool after which an agent's seat goes to others that wait."""
+        if len(self._tools) < _KNOWN_FROM:
+            return self._limits.park_after
+        longest = sorted(self._tools)[math.ceil(len(self._tools) * _NEARLY_ALL) - 1]
+        return max(_SHORTEST, _TOOLS * longest)
+
+    def end(self) -> None:
+        """Everyone has ended: the gateway stops."""
+        for agent_id in list(self._members):
+            self.finish(agent_id, Outcome.CANCELLED)
+
+    # --- inside ---
+
+    def _is_idle(self, agent_id: str) -> bool:
+        return agent_id in self._idle
+
+    def _arrive(self, agent_id: str, parent: str | None) -> Member:
+        while len(self._members) >= self._limits.max_agents and self._idle:
+            self.expired += 1
+            self.finish(next(iter(self._idle)))
+        upstream = self.place(parent)
+        member = Member(agent_id, upstream, self._begin(agent_id, parent, upstream), self._clock(), parent)
+        self._members[agent_id] = member
+        if parent is not None and parent in self._members:
+            self._children.setdefault(parent, set()).add(agent_id)
+        return member
+
+    def _begin(self, agent_id: str, parent: str | None, upstream: Upstream) -> AgentRun:
+        run = AgentRun(upstream.controller, agent_id, parent=parent, log=_log)
+        with keeping_current():  # the request's own context ends with it; the agent does not
+            run.__enter__()
+        upstream.agents += 1
+        return run
+
+    def _open(self, member: Member) -> None:
+        self._done.pop(member.agent_id, None)
+        if self._idle.pop(member.agent_id, None) is not None:
+            self._tools.append(self._clock() - member.since)
+        member.open += 1

@@ -1,0 +1,136 @@
+"""One engine behind the gateway: its controller, and the connections to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import ssl
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from concur_agents.controller import Controller
+from concur_agents.engines.url import engine_url
+
+__all__ = ["EngineDownError", "EngineLostError", "Upstream"]
+
+# uvicorn, which SGLang and vLLM run on, drops a connection that was idle for 5 s; a request sent at that moment is
+# lost, and nobody knows whether it was read. So ours are dropped well before.
+_KEEP_ALIVE_S = 2.0
+_CONNECT_S = 10.0
+# Longer header lines than any engine sends.
+_LONGEST_LINE = 65_536
+# Bytes; longer bodies are written in pieces, between which the event loop's other connections go on.
+_LARGE = 256 * 1024
+_OURS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+"""What the client library would add of its own."""
+
+
+class EngineDownError(Exception):
+    """The engine takes no connections; nothing of the request has reached it."""
+
+
+class EngineLostError(Exception):
+    """The connection broke off before the reply began."""
+
+
+class Upstream:
+    """One engine. To be opened in the event loop that uses it.
+
+    Args:
+        url: the engine's base address, with or without ``/v1``.
+        controller: of its agents; started and closed with this.
+
+    Raises:
+        ValueError: ``url`` is no such address.
+    """
+
+    def __init__(self, url: str, controller: Controller) -> None:
+        base = engine_url(url)
+        self.name: Final = str(base)
+        """The address, as it is shown."""
+        self.controller: Final = controller
+        self.agents = 0
+        """Agents placed here."""
+        self.down = False
+        """The last try to connect failed."""
+        self._host = f"[{base.host}]" if ":" in str(base.host) and not str(base.host).startswith("[") else base.host
+        self._scheme, self._port, self._prefix = str(base.scheme), base.port, base.path or ""
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Agents that wait for a seat here."""
+        return self.controller.stats().population.waiting
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=_KEEP_ALIVE_S, ttl_dns_cache=10, ssl=ssl.create_default_context()
+            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            max_line_size=_LONGEST_LINE,
+            max_field_size=_LONGEST_LINE,
+        )
+        self.controller.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+        await asyncio.to_thread(self.controller.close)
+
+    async def send(
+        self, method: str, path: str, query: str, headers: Iterable[tuple[str, str]], body: bytes | None
+    ) -> aiohttp.ClientResponse:
+        """Send a request, as it is, and return when the reply begins. Redirects are the client's to follow.
+
+        Args:
+            method: HTTP's.
+            path: as it came, percent-encoded; appended to the engine's own. No other server is ever reached.
+            query: as it came, without ``?``.
+            headers: those of the connection itself left out.
+            body: None for no body at all, which is not the same as an empty one.
+
+        Raises:
+            EngineDownError: nothing was sent, and it may be sent again.
+            EngineLostError: it may have been read.
+        """
+        assert self._session is not None, "an upstream is used inside `async with`"  # noqa: S101
+        target = f"{self._scheme}://{self._host}{'' if self._port is None else f':{self._port}'}{self._prefix}{path}"
+        url = URL(f"{target}?{query}" if query else target, encoded=True)
+        try:
+            response = await self._session.request(
+                method,
+                url,
+                headers=CIMultiDict(headers),
+                data=body if body is None or len(body) <= _LARGE else io.BytesIO(body),
+                allow_redirects=False,
+                skip_auto_headers=_OURS,
+            )
+        except aiohttp.ClientConnectorError as error:
+            self.down = True
+            raise EngineDownError(f"{self.name} takes no connections: {error.os_error}") from error
+        except (aiohttp.ConnectionTimeoutError, aiohttp.ServerTimeoutError) as error:
+            self.down = True
+            raise EngineDownError(f"{self.name} takes no connections: no answer in {_CONNECT_S:g} s") from error
+        except (aiohttp.ClientError, ValueError, OSError) as error:
+            raise EngineLostError(f"{self.name} broke off before its reply: {type(error).__name__}: {error}") from error
+        self.down = False
+        return response
+
+    async def probe(self) -> None:
+        """See whether an engine that took no connections does again. Never raises for one that does not."""
+        with contextlib.suppress(EngineDownError, EngineLostError):
+            response = await self.send("GET", "/health", "", (), None)
+            response.close()
