@@ -15,6 +15,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.frameworks.table import markdown as frameworks_markdown
+from benchmarks.gateway.table import markdown as gateway_markdown
 from benchmarks.lab.cells import Record as LabRecord
 from benchmarks.lab.goals import markdown as goals_markdown
 from benchmarks.lab.real.report import brief
@@ -38,6 +39,7 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "benchmarks" / "real" / "README.md",
     ROOT / "docs" / "frameworks" / "README.md",
+    ROOT / "docs" / "gateway.md",
     ROOT / "docs" / "lab" / "results.md",
 )
 
@@ -47,6 +49,7 @@ _COMMANDS = {
     "real": "make bench-real",
     "frameworks": "make bench-frameworks ARGS='--repeats 4'",
     "mini_swe_agent": "make bench-mini-swe-agent ARGS='--repeats 3'",
+    "gateway": "make bench-gateway",
     "lab": "make lab-full",
     "lab_goals": "make lab-full",
     "lab_parameters": "make lab-parameters",
@@ -85,6 +88,8 @@ def table(name: str) -> str:
         body = markdown(Record.load(path))
     elif name == "frameworks":
         body = frameworks_markdown(data) + "\n"
+    elif name == "gateway":
+        body = gateway_markdown(data)
     elif name == "mini_swe_agent":
         body = mini_swe_agent_markdown(data)
     else:
@@ -129,9 +134,9 @@ def _swebench(summary: Mapping[str, Any]) -> Iterator[str]:
     framework = FRAMEWORKS[config.get("framework", "langgraph")]
     share = first["peak_context_tokens"] / first["capacity_tokens"]
     yield (
-        f"- {first['agents']} {framework} agents with a bash tool in bubblewrap sandboxes, {len(summary['tasks'])} "
-        f"tasks built from PyPI, {first['steps']} generations; replies scripted (seed {config['seed']}), commands and "
-        "tests real."
+        f"- {first['agents']} {framework} agents with a bash tool in {config.get('sandbox', 'bubblewrap')} sandboxes, "
+        f"{len(summary['tasks'])} tasks built from PyPI, {first['steps']} generations; replies scripted "
+        f"(seed {config['seed']}), commands and tests real."
     )
     yield (
         f"- Embedded engine, preset `{config['preset']}`, clock {config['speedup']:g}x, pool {config['pool_tokens']:,} "

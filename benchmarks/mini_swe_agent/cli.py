@@ -19,9 +19,10 @@ from rich.text import Text
 
 from benchmarks.engines.wire import EngineError
 from benchmarks.mini_swe_agent.runner import KINDS, RunnerError, run_arms
+from benchmarks.mini_swe_agent.table import gateways
 from benchmarks.swebench.agents import AgentPlan
 from benchmarks.swebench.arms import parse_arms
-from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.config import EMBEDDED, RunConfig
 from benchmarks.swebench.edits import EditError
 from benchmarks.swebench.fetch import FetchError
 from benchmarks.swebench.records import RecordError, RunFolder, write_json
@@ -56,9 +57,15 @@ def main() -> NoReturn:
 def run(
     *,
     agents: Annotated[int, typer.Option(help="Instances in the batch, and workers of the runner.")] = DEFAULTS.agents,
-    arms: Annotated[str, typer.Option(help="Arms, in order: uncontrolled, fixed:N, concur[:alpha=2,...].")] = ",".join(
-        DEFAULTS.arms
-    ),
+    arms: Annotated[
+        str,
+        typer.Option(
+            help="Arms, in order: uncontrolled, budget, fixed:N, concur[:alpha=2,...], gateway[:one of these]."
+        ),
+    ] = ",".join(DEFAULTS.arms),
+    engine: Annotated[
+        str, typer.Option(help="embedded, or the URL of a running engine: then its model answers for itself.")
+    ] = EMBEDDED,
     seed: Annotated[int, typer.Option(help="The same seed is the same work.")] = DEFAULTS.seed,
     repeats: Annotated[int, typer.Option(help="Times each arm runs, interleaved.")] = DEFAULTS.repeats,
     preset: Annotated[str, typer.Option(help="Cost model of the embedded engine.")] = DEFAULTS.preset,
@@ -78,6 +85,8 @@ def run(
         config = RunConfig(
             agents=agents,
             arms=tuple(arm.name for arm in parse_arms(arms, KINDS)),
+            engine=engine,
+            replies="scripted" if engine == EMBEDDED else "model",
             seed=seed,
             repeats=repeats,
             preset=preset,
@@ -85,7 +94,7 @@ def run(
             pool_tokens=pool_tokens,
         )
         check_available()
-        with console.status("Preparing the tasks (the first time some 4 MB are fetched)"):
+        with console.status("Preparing the tasks (the first time some 7 MB are fetched)"):
             plans = plan_agents(config, load_tasks(cache))
         folder = RunFolder.create(out or _new_folder(), _about(config, plans, tick))
     except REFUSALS as error:
@@ -119,8 +128,11 @@ def report(run_dir: Annotated[Path, typer.Argument(help="A run's folder.")]) -> 
 def _report(folder: RunFolder, console: Console) -> Mapping[str, Any]:
     summary = summarise(folder)
     summary["config"] = {**summary["config"], "framework": "mini-swe-agent"}
+    for name, arm in summary["arms"].items():
+        closings = [folder.arm(name, repeat).closing() or {} for repeat in range(1, summary["config"]["repeats"] + 1)]
+        arm["gateway"] = [closing["gateway"] for closing in closings if "gateway" in closing] or None
     write_json(folder.path / "summary.json", summary)
-    console.print(render(summary))
+    console.print(render(summary), *gateways(summary), sep="\n")
     return summary
 
 

@@ -1,7 +1,8 @@
 """Runs the batch through each arm: one process of mini-swe-agent's runner, on an engine that has seen nothing before.
 
 Without Concur that is ``mini-extra swebench``, with it ``python -m concur_agents_mini_swe_agent swebench``; the
-arguments are the same, and one more ``-c`` names the file with the ``concur:`` block.
+arguments are the same, and one more ``-c`` names the file with the ``concur:`` block. Through a gateway it is
+``mini-extra swebench`` again, and ``api_base`` is the gateway's address.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from typing import Any
 from benchmarks.engines.emulated import register
 from benchmarks.engines.engine import Engine
 from benchmarks.mini_swe_agent.dataset import marker, script_of, write_dataset
+from benchmarks.mini_swe_agent.gateway import KIND, Gateway, gateway_arm, law_of, open_gateway, steps_of
 from benchmarks.mini_swe_agent.judge import judge
 from benchmarks.mini_swe_agent.sandbox import environment
 from benchmarks.mini_swe_agent.trajectories import read_records
 from benchmarks.swebench.agents import AgentPlan
-from benchmarks.swebench.arms import ARMS, Arm, parse_arms
+from benchmarks.swebench.arms import LAW_ARMS, Arm, parse_arms
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.engine import open_engine
 from benchmarks.swebench.records import ArmFolder, RunFolder
@@ -34,8 +36,8 @@ from benchmarks.swebench.sandbox import BubblewrapSandboxes
 
 __all__ = ["KINDS", "RunnerError", "run_arms"]
 
-KINDS = {kind: make for kind, make in ARMS.items() if kind not in ("client-requests", "proxy")}
-"""Arms for a runner that is a process of its own."""
+KINDS = {kind: make for kind, make in LAW_ARMS.items() if kind != "config"} | {KIND: gateway_arm}
+"""Arms for a runner that is a process of its own: its law is said by a configuration file."""
 LOOK_S = 0.02
 """Between looks whether the batch has begun."""
 STOP_TIMEOUT_S = 10.0
@@ -79,6 +81,8 @@ async def run_arms(
                         await engine.flush()
                         start, closing = await batch.run(engine)
                     records = read_records(work / "out", plans, start)
+                    if (gateway := closing.get("gateway")) is not None:
+                        gateway["same_steps"] = gateway["steps"] == sorted(len(record.steps) for record in records)
                     for record in await judge(records, plans, work / "out", sandboxes):
                         where.write_agent(record)
                     where.write_closing(closing)
@@ -101,7 +105,29 @@ class _Batch:
         for plan in self.plans:
             await register(engine, plan.agent_id, script_of(plan), match=marker(plan))
         own = engine.cpu_s() or 0.0
-        async with self._started(engine) as process:
+        closing: dict[str, Any] = {}
+        async with self._gateway(engine) as gateway:
+            start = await self._finished(engine, engine.url if gateway is None else gateway.url)
+            if gateway is not None:
+                closing["gateway"] = await gateway.seen()
+        if "gateway" in closing:
+            closing["gateway"]["steps"] = steps_of(self._events)
+        closing["engine_cpu_s"] = (engine.cpu_s() or 0.0) - own
+        closing["capacity_tokens"] = engine.capacity_tokens
+        return start, closing
+
+    @contextlib.asynccontextmanager
+    async def _gateway(self, engine: Engine) -> AsyncIterator[Gateway | None]:
+        if not self._through_gateway:
+            yield None
+            return
+        config = Path(self._write("gateway.yaml", self._concur()))
+        async with open_gateway(engine.url, config, self.folder.path / "gateway.log") as gateway:
+            yield gateway
+
+    async def _finished(self, engine: Engine, url: str) -> float:
+        """Run it against ``url``; when its batch began."""
+        async with self._started(engine, url) as process:
             try:
                 async with asyncio.timeout(self.limit_s):
                     start = await self._begun(process)
@@ -110,10 +136,7 @@ class _Batch:
                 raise RunnerError(f"{self.arm.name} took longer than {self.limit_s:g} s: {self._said()}") from None
         if status:
             raise RunnerError(f"mini-swe-agent's runner ended with status {status}: {self._said()}")
-        return start, {
-            "engine_cpu_s": (engine.cpu_s() or 0.0) - own,
-            "capacity_tokens": engine.capacity_tokens,
-        }
+        return start
 
     async def _begun(self, process: asyncio.subprocess.Process) -> float:
         """When the first agent's working folder was there: until then the runner has only been imported.
@@ -127,11 +150,11 @@ class _Batch:
         return time.time()
 
     @contextlib.asynccontextmanager
-    async def _started(self, engine: Engine) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def _started(self, engine: Engine, url: str) -> AsyncIterator[asyncio.subprocess.Process]:
         (self.work / "tmp").mkdir()
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *self._command(engine),
+                *self._command(engine, url),
                 cwd=self.work,
                 env=self._environment(),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -144,14 +167,15 @@ class _Batch:
         finally:
             await _stop(process)
 
-    def _command(self, engine: Engine) -> list[str]:
-        controlled = self.arm.name != "uncontrolled"
+    def _command(self, engine: Engine, url: str) -> list[str]:
+        adapted = self.arm.name != "uncontrolled" and not self._through_gateway
         program = [str(Path(sys.executable).with_name("mini-extra"))]
-        if controlled:
+        if adapted:
             program = [sys.executable, "-m", "concur_agents_mini_swe_agent"]
-        files = ["swebench.yaml", self._write("batch.yaml", self._batch(engine))]
-        if controlled:
-            files.append(self._write("concur.yaml", {"agent": {"concur": self._concur(engine)}}))
+        files = ["swebench.yaml", self._write("batch.yaml", self._batch(engine.model, url))]
+        if adapted:
+            concur = {"engine": engine.url, **self._concur()}
+            files.append(self._write("concur.yaml", {"agent": {"concur": concur}}))
         options = ["--subset", str(self.dataset), "--split", "test", "-w", str(self.config.agents)]
         options += ["-o", str(self.work / "out")]
         for file in files:
@@ -163,17 +187,17 @@ class _Batch:
         path.write_text(json.dumps(data, indent=2), encoding="utf-8")  # JSON is YAML
         return str(path)
 
-    def _batch(self, engine: Engine) -> dict[str, Any]:
+    def _batch(self, model: str, url: str) -> dict[str, Any]:
         packages = self.plans[0].task.packages
         return {
             "agent": {"step_limit": self.config.max_steps, "cost_limit": 0.0},
             "environment": environment(self.repositories, packages, timeout_s=self.config.command_timeout_s),
             "run": {"env_startup_command": "cp -a {{repo_dir}}/. ."},
             "model": {
-                "model_name": f"openai/{engine.model}",
+                "model_name": f"openai/{model}",
                 "cost_tracking": "ignore_errors",
                 "model_kwargs": {
-                    "api_base": f"{engine.url}/v1",
+                    "api_base": f"{url}/v1",
                     "api_key": "none",
                     "drop_params": True,
                     "parallel_tool_calls": True,
@@ -181,14 +205,17 @@ class _Batch:
             },
         }
 
-    def _concur(self, engine: Engine) -> dict[str, Any]:
-        kind, _, argument = self.arm.name.partition(":")
-        law: Any = self.arm.name
-        if kind == "concur":
-            pairs = (pair.partition("=") for pair in filter(None, argument.split(",")))
-            law = {"name": kind, **{key.strip(): float(value) for key, _, value in pairs}}
-        events = self.folder.path.resolve() / "events.jsonl"
-        return {"engine": engine.url, "law": law, "tick": self.tick_s, "logging": {"events": str(events)}}
+    def _concur(self) -> dict[str, Any]:
+        """What a configuration file says of the arm."""
+        return {"law": law_of(self.arm.name), "tick": self.tick_s, "logging": {"events": str(self._events)}}
+
+    @property
+    def _through_gateway(self) -> bool:
+        return self.arm.name.partition(":")[0] == KIND
+
+    @property
+    def _events(self) -> Path:
+        return self.folder.path.resolve() / "events.jsonl"
 
     def _environment(self) -> dict[str, str]:
         ours = {

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["markdown"]
+from benchmarks.mini_swe_agent.gateway import KIND
+
+__all__ = ["gateways", "markdown"]
+
+
+def gateways(summary: Mapping[str, Any]) -> list[str]:
+    """What each gateway has seen: a line an arm and repeat, none for arms without one."""
+    return [
+        f"`{name}`: the gateway saw {seen['agents']} agents ({seen['expired']} taken to have ended by then) for "
+        f"{arm['agents']} instances, {'each with' if seen['same_steps'] else 'not each with'} as many steps as one of "
+        "these has generations."
+        for name, arm in summary["arms"].items()
+        for seen in arm.get("gateway") or ()
+    ]
 
 
 def markdown(summary: Mapping[str, Any]) -> str:
@@ -29,10 +42,18 @@ def markdown(summary: Mapping[str, Any]) -> str:
         f"tokens; at the peak the contexts would fill it {share:.1f} times. Makespan in wall seconds on "
         f"{summary['cpus']} cores."
     )
-    lines.append(
-        "- Without Concur the command is `mini-extra swebench ...`, with it `python -m concur_agents_mini_swe_agent "
-        "swebench ...` and a `concur:` block in its configuration; nothing else differs."
-    )
+    if any(name != "uncontrolled" and not name.startswith(KIND) for name in arms):
+        lines.append(
+            "- Without Concur the command is `mini-extra swebench ...`, with it "
+            "`python -m concur_agents_mini_swe_agent swebench ...` and a `concur:` block in its configuration; nothing "
+            "else differs."
+        )
+    if any(name.startswith(KIND) for name in arms):
+        lines.append(
+            "- Through `concur gateway` it is `mini-extra swebench ...` too, and only `api_base` differs: no request "
+            "says whose it is."
+        )
+    lines += [f"- {line}" for line in gateways(summary)]
     lines.append(
         f"- Medians of {config['repeats']} interleaved repeats; speed-up within each repeat: median (lowest..highest)."
     )

@@ -79,8 +79,9 @@ def emulate(
         typer.echo(f"concur emulate: {problem}", err=True)
         raise typer.Exit(2) from problem
     # uvicorn stops on these signals and then raises them again, for whoever ran it: that is us, and we are done.
+    # One that comes before uvicorn listens to them must stop it too.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
     with listener:
         typer.echo(url_of(host, listener.getsockname()[1]))
         server.run(sockets=[listener])

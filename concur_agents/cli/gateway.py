@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import os
 import signal
@@ -13,6 +15,10 @@ import typer
 __all__ = ["gateway"]
 
 _MIB = 2**20
+_OPTIONS = {"url": "--engine"} | {
+    name: "--" + name.replace("_", "-")
+    for name in ("identity", "idle_after", "hold", "hold_share", "engine_wait", "grace")
+}
 
 
 def gateway(
@@ -65,13 +71,27 @@ def gateway(
             identity=DEFAULT_IDENTITY if identity is None else tuple(each.strip() for each in identity.split(",")),
             limits=GatewayLimits(**limits),
         )
-        server, listener = build_server(served, host, port, grace=grace)
+        try:
+            server, listener = build_server(served, host, port, grace=grace)
+        except OSError as problem:
+            raise ValueError(f"--host {host} --port {port} cannot be listened on: {problem.strerror}") from problem
     except (ValueError, OSError, ImportError) as problem:
-        typer.echo(f"concur gateway: {problem}", err=True)
+        typer.echo(f"concur gateway: {_by_option(str(problem), law)}", err=True)
         raise typer.Exit(2) from problem
+    # Each request has two connections; what shells allow by default is met by some 500 agents.
+    with contextlib.suppress(ImportError, ValueError, OSError):  # no such limits; more allowed than the kernel takes
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # uvicorn stops on these signals and then raises them again, for whoever ran it: that is us, and we are done.
+    # One that comes before uvicorn listens to them must stop it too.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    # What was imported never goes; a full collection that looks through it holds up every stream for tens of ms.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     with listener:
         typer.echo(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}")
         server.run(sockets=[listener])
@@ -85,12 +105,26 @@ def _upstreams(urls: list[str], file: Path | None, law: str | None) -> list[Any]
     from concur_agents.gateway.upstream import Upstream
 
     env = dict(os.environ) | ({} if law is None else {"CONCUR_LAW": law})
-    config = load_config(file, env=env, engine=not urls).config
+    config = load_config(file, env=env, engine=False).config
+    if not urls and not config.engines:
+        raise ValueError("--engine is missing: the engine's address, like http://127.0.0.1:30000")
     key = next((each.api_key_env for each in config.engines if each.api_key_env), None)
-    return [
+    upstreams = [
         Upstream(
             url,
             Controller.from_config(config, reader=AnyEngine(url, api_key=None if key is None else env[key])),
         )
         for url in urls or [config.engines[0].url]
     ]
+    names = [upstream.name for upstream in upstreams]
+    if len(set(names)) != len(names):
+        raise ValueError(f"--engine must not name an engine twice, got {', '.join(names)}")
+    return upstreams
+
+
+def _by_option(problem: str, law: str | None) -> str:
+    """The same problem, by the option's name and not by that of what it became."""
+    name, _, rest = problem.partition(" ")
+    if name == "CONCUR_LAW" and law is not None:
+        return f"--law {rest}"
+    return f"{_OPTIONS[name]} {rest}" if name in _OPTIONS else problem

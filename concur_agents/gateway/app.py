@@ -180,6 +180,7 @@ class Gateway:
                 break
             except _ElsewhereError as elsewhere:
                 upstream = elsewhere.upstream
+        exchange.sent()
         await relay(exchange, response)
 
     async def _generate(self, exchange: Exchange) -> None:
@@ -198,12 +199,13 @@ class Gateway:
                 except _ElsewhereError as elsewhere:
                     call.end()
                     self.roster.moved(member, elsewhere.upstream)
+            exchange.sent()
             watch = ReplyWatch(response.status, response.content_type, response.headers.get("content-encoding", ""))
             await relay(exchange, response, watch, lambda: step.over(watch))
             self._remember(watch, member)
         finally:
             step.over(None)
-            if is_final(exchange.headers):
+            if step.answered and is_final(exchange.headers):  # else the client asks again, and has kept its place
                 self.roster.finish(member.agent_id)
 
     async def _whose(self, exchange: Exchange) -> Member | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ _HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
     b" transfer-encoding upgrade".split()
 )
+# What h11 lets pass and no engine would take.
+_CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 # The client's library computes its own; a 100 Continue was sent already.
 _REPLACED = frozenset((b"host", b"content-length", b"expect"))
 
@@ -103,7 +106,9 @@ class Exchange:
     @property
     def forwarded(self) -> list[tuple[str, str]]:
         """The headers that go to the engine: all but the connection's own."""
-        return [(name.decode("latin-1"), _text(value)) for name, value in _end_to_end(self._raw, _REPLACED)]
+        # Once the reply has begun, its head cannot say any more that its body is compressed.
+        left_out = _REPLACED | {b"accept-encoding"} if self.begun else _REPLACED
+        return [(name.decode("latin-1"), _text(value)) for name, value in _end_to_end(self._raw, left_out)]
 
     @property
     def has_body(self) -> bool:
@@ -114,9 +119,10 @@ class Exchange:
         """Read the body.
 
         Raises:
-            Refusal: it is longer than ``most`` bytes, or than what is left for all.
+            Refusal: it is longer than ``most`` bytes, or than what is left for all; or the head is none to pass on.
             ClientGoneError: the client hung up on the way.
         """
+        self._check_head()
         announced = self.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > most:
             raise self._too_large(most)
@@ -136,13 +142,18 @@ class Exchange:
             more = message.get("more_body", False)
         self.body = Body(b"".join(chunks))
 
+    def sent(self) -> None:
+        """The engine has the request: its body need not be kept while the reply is generated."""
+        self.body = Body(b"")
+        self.close()
+
     async def gone(self) -> None:
         """Return when the client hangs up. After :meth:`read`."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     def close(self) -> None:
-        """The exchange is over."""
+        """The body is held no longer. Idempotent."""
         self._held.give(self._size)
         self._size = 0
 
@@ -178,6 +189,13 @@ class Exchange:
             headers.append((b"retry-after", str(refusal.retry_after).encode()))
         await self.begin(refusal.status, headers)
         await self.end(body)
+
+    def _check_head(self) -> None:
+        # Anything else at its start would go on where the engine's address ends, and so lead to another server.
+        if not self.raw_path.startswith("/") or "#" in self.raw_path + self.query:
+            raise Refusal(400, "the request's target must be a path of the engine", "invalid_request_error")
+        if any(_CONTROLS.search(value) for _, value in self._raw):
+            raise Refusal(400, "the request's headers hold control characters", "invalid_request_error")
 
     def _too_large(self, most: int) -> Refusal:
         return Refusal(413, f"the body has more than {most} bytes, the most that is taken", "invalid_request_error")

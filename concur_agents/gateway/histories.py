@@ -37,6 +37,7 @@ class Histories:
         self._of: dict[str, _History] = {}
         self._by_end: dict[bytes, dict[str, None]] = {}
         self._by_said: dict[bytes, dict[str, None]] = {}
+        """By opening and last answer: ids of calls may be the same in many conversations."""
 
     def __len__(self) -> int:
         return len(self._of)
@@ -53,8 +54,8 @@ class Histories:
             if same:
                 return self._told_apart(same, conversation)
         for said in conversation.said[: -_RECENT - 1 : -1]:
-            for each in self._by_said.get(said, ()):
-                if idle(each) and self._of[each].opening == conversation.opening:
+            for each in self._by_said.get(conversation.opening + said, ()):
+                if idle(each):
                     return each
         return None
 
@@ -72,7 +73,7 @@ class Histories:
             history.answered = True
             if said is not None:
                 history.said = said
-                self._by_said.setdefault(said, {})[agent_id] = None
+                self._by_said.setdefault(history.opening + said, {})[agent_id] = None
 
     def forget(self, agent_id: str) -> None:
         """The agent has ended."""
@@ -80,7 +81,7 @@ class Histories:
         if history is not None:
             _drop(self._by_end, history.mark.digest, agent_id)
             if history.said is not None:
-                _drop(self._by_said, history.said, agent_id)
+                _drop(self._by_said, history.opening + history.said, agent_id)
 
     def _goes_on(self, agent_id: str, conversation: Conversation) -> bool:
         history = self._of[agent_id]

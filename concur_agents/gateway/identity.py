@@ -20,7 +20,7 @@ PREFIX: Final = "prefix"
 """The source that takes a conversation to go on where one ended: by the messages themselves."""
 
 DEFAULT_IDENTITY: Final = (
-    "header:X-Session-ID",  # ours, sglang-router, LiteLLM
+    "header:X-Session-ID",  # ours; Dynamo 1.4 knows it too
     "header:X-SMG-Routing-Key",  # SGLang's gateway, and SGLang itself (0.5.23)
     "header:x-dynamo-session-id",  # Dynamo 1.4
     "header:x-claude-code-session-id",  # Claude Code, with the sub-agent's id beside it
@@ -40,6 +40,7 @@ _CLAUDE = "x-claude-code-session-id"
 _CLAUDE_AGENT, _CLAUDE_PARENT = "x-claude-code-agent-id", "x-claude-code-parent-agent-id"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LONGEST = 200
+_SURROGATES = re.compile(r"[\ud800-\udfff]")  # JSON can say one alone
 
 Headers = Mapping[str, str]
 """By lower-case name; of several of one name the last."""
@@ -97,7 +98,7 @@ def previous_response(body: Mapping[str, Any]) -> str | None:
 
 
 def _of_header(name: str, value: str, headers: Headers) -> Claim:
-    agent_id = unquote(value)
+    agent_id = _unquoted(value)
     if name == _CLAUDE and (sub := headers.get(_CLAUDE_AGENT)):
         # A sub-agent has a context of its own, and runs inside a tool of the one that started it.
         above = headers.get(_CLAUDE_PARENT)
@@ -108,15 +109,20 @@ def _of_header(name: str, value: str, headers: Headers) -> Claim:
 def _parent(headers: Headers) -> str | None:
     for name in _PARENTS:
         if headers.get(name):
-            return _short(unquote(headers[name]))
+            return _short(_unquoted(headers[name]))
     return None
 
 
 def _short(agent_id: str) -> str:
-    """The id; of one too long to keep and to show, its digest: still nobody else's."""
-    if len(agent_id) <= _LONGEST:
+    """The id; of one too long to keep and to show, or that UTF-8 cannot say, its digest: still nobody else's."""
+    if len(agent_id) <= _LONGEST and not _SURROGATES.search(agent_id):
         return agent_id
     return "sha256:" + hashlib.sha256(agent_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _unquoted(value: str) -> str:
+    """Percent-decoded; bytes that are no UTF-8 stay apart from each other."""
+    return unquote(value, errors="surrogateescape")
 
 
 def _parse(source: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 __all__ = ["GatewayLimits"]
 
 _MIB = 2**20
+_MAY_BE_0 = ("engine_wait", "hold_share")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,8 @@ class GatewayLimits:
                 raise ValueError(f"{field.name} must be a number, got {value!r}")
             if field.name.startswith("max_") and (value < 1 or not isinstance(value, int)):
                 raise ValueError(f"{field.name} must be a whole number >= 1, got {value!r}")
-            if value < 0 or (value == 0 and field.name not in ("engine_wait", "hold_share")):
-                raise ValueError(f"{field.name} must be above 0, got {value!r}")
+            if value < 0 or (value == 0 and field.name not in _MAY_BE_0):
+                least = "at least" if field.name in _MAY_BE_0 else "above"
+                raise ValueError(f"{field.name} must be {least} 0, got {value!r}")
         if self.hold_share > 1:
             raise ValueError(f"hold_share must be from 0 to 1, got {self.hold_share!r}")

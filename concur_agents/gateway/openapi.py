@@ -49,9 +49,9 @@ _ENGINE: Final = _object(
     waiting=_COUNT,
     finished={"type": "object", "additionalProperties": _COUNT},
     prompt_tokens=_COUNT,
-    cached_tokens=_COUNT,
+    cached_tokens=_TOKENS,
     output_tokens=_COUNT,
-    recomputed_tokens=_COUNT,
+    recomputed_tokens=_TOKENS,
 )
 _ERROR: Final = _json(_object(error=_object(message=_TEXT)), "What is wrong with the request")
 _ID: Final = {

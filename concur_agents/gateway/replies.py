@@ -25,6 +25,7 @@ _ENDED = re.compile(
 # In place of the rest of a stream: of SGLang and new vLLM, of older vLLM, of messages.
 _FAILED = re.compile(rb'^data:\s*\{\s*"(?:error"\s*:\s*\{|(?:object|type)"\s*:\s*"error")', re.MULTILINE)
 _ENDINGS = ("stop", "end_turn")
+_CALLS = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"tool_(?:calls|use)"|"type"\s*:\s*"function_call"')
 # How agents of OpenHands, SWE-agent, mini-swe-agent, smolagents and Cline say that they have done their task. Whoever
 # uses these words otherwise is parked sooner than need be, no more.
 _DONE = re.compile(
@@ -59,6 +60,10 @@ class ReplyWatch:
         """It is an error, after which a client asks the same again; of a stream, it ends in one."""
         self.ends_turn = False
         """The model has finished by itself and called no tool, or a tool that ends its task."""
+        self.calls_tools = False
+        """The model called a tool, by the API's own means."""
+        self.ends_task = False
+        """The latter: not what every reply of an agent looks like that calls its tools by text."""
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes. Never raises."""
@@ -81,7 +86,8 @@ class ReplyWatch:
         self._rest[:] = rest
         self.ended = self.ended or _ENDED.search(lines) is not None
         self.failed = self.failed or _FAILED.search(lines) is not None
-        self.ends_turn = self.ends_turn or _DONE.search(lines) is not None
+        self.ends_task = self.ends_task or _DONE.search(lines) is not None
+        self.calls_tools = self.calls_tools or _CALLS.search(lines) is not None
         if _TELLING.search(lines):
             for line in lines.split(b"\n"):
                 if line.startswith(b"data:") and _TELLING.search(line):
@@ -97,8 +103,10 @@ class ReplyWatch:
                 if line is not None:
                     self._take(line.removeprefix(b"data:"), whole=False)
         else:
-            self.ends_turn = _DONE.search(self._rest) is not None
+            self.ends_task = _DONE.search(self._rest) is not None
+            self.calls_tools = _CALLS.search(self._rest) is not None
             self._take(bytes(self._rest), whole=True)
+        self.ends_turn |= self.ends_task
         self._rest.clear()
 
     def _take(self, text: bytes, *, whole: bool) -> None:

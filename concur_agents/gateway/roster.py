@@ -46,6 +46,10 @@ class Member:
     """Requests that wait or are with the engine."""
     matched: bool = False
     """Found by its conversation: nobody says its name."""
+    calls_tools: bool = False
+    """By the API's own means."""
+    goes_on: bool = False
+    """It came back after a reply that looked like its last: it talks with somebody."""
 
 
 class Roster:
@@ -117,6 +121,7 @@ class Roster:
             self._idle[member.agent_id] = member
             if done:
                 self._done[member.agent_id] = member
+                member.run.park()  # if it does come back, it asks for a seat by its old age
 
     def moved(self, member: Member, upstream: Upstream) -> None:
         """The agent goes on at another engine: its own does not answer."""
@@ -175,9 +180,6 @@ class Roster:
             self.finish(member.agent_id)
         for upstream in self._upstreams:
             if upstream.waiting:
-                for member in self._done.values():
-                    if member.upstream is upstream:
-                        member.run.park()
                 upstream.controller.park_idle(self.patience)
 
     @property
@@ -217,7 +219,8 @@ class Roster:
         return run
 
     def _open(self, member: Member) -> None:
-        self._done.pop(member.agent_id, None)
+        if self._done.pop(member.agent_id, None) is not None:
+            member.goes_on = True
         if self._idle.pop(member.agent_id, None) is not None:
             self._tools.append(self._clock() - member.since)
         member.open += 1

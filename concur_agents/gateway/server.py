@@ -34,7 +34,10 @@ def build_server(
 
     Raises:
         OSError: the address cannot be bound.
+        ValueError: ``grace`` is no number of seconds.
     """
+    if not 0 <= grace < math.inf:
+        raise ValueError(f"grace must be a number of seconds of at least 0, got {grace!r}")
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -21,6 +21,8 @@ class AgentStep:
         self._roster = roster
         self._member = member
         self._over = False
+        self.answered = False
+        """Whether the engine's reply went through, and was no error."""
         self.call: ModelCall | None = None
 
     def over(self, watch: ReplyWatch | None) -> None:
@@ -37,4 +39,9 @@ class AgentStep:
         if watch is None:
             self._roster.close(self._member, answered=False)
         else:
-            self._roster.close(self._member, answered=not watch.failed, said=watch.said, done=watch.ends_turn)
+            self.answered = not watch.failed
+            self._member.calls_tools |= watch.calls_tools
+            # Who calls its tools by text ends every reply like this, and so does one half of a talk.
+            looks_done = watch.ends_turn and self._member.calls_tools and not self._member.goes_on
+            done = watch.ends_task or looks_done
+            self._roster.close(self._member, answered=self.answered, said=watch.said, done=done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import re
 import ssl
 from collections.abc import Iterable
 from types import TracebackType
@@ -23,6 +24,9 @@ __all__ = ["EngineDownError", "EngineLostError", "Upstream"]
 # lost, and nobody knows whether it was read. So ours are dropped well before.
 _KEEP_ALIVE_S = 2.0
 _CONNECT_S = 10.0
+# What our server refuses to pass on.
+_STATUSES = range(200, 600)
+_LINE_ENDS = re.compile(rb"[\x00\n\v\f\r]")
 # Longer header lines than any engine sends.
 _LONGEST_LINE = 65_536
 # Bytes; longer bodies are written in pieces, between which the event loop's other connections go on.
@@ -97,7 +101,8 @@ class Upstream:
 
         Args:
             method: HTTP's.
-            path: as it came, percent-encoded; appended to the engine's own. No other server is ever reached.
+            path: as it came, percent-encoded; appended to the engine's own, so it must begin with ``/``. No other
+                server is ever reached.
             query: as it came, without ``?``.
             headers: those of the connection itself left out.
             body: None for no body at all, which is not the same as an empty one.
@@ -105,8 +110,11 @@ class Upstream:
         Raises:
             EngineDownError: nothing was sent, and it may be sent again.
             EngineLostError: it may have been read.
+            ValueError: ``path`` does not begin with ``/``.
         """
         assert self._session is not None, "an upstream is used inside `async with`"  # noqa: S101
+        if not path.startswith("/"):  # else ``@elsewhere`` would make the engine's address a user's name
+            raise ValueError(f"path must begin with /, got {path!r:.80}")
         target = f"{self._scheme}://{self._host}{'' if self._port is None else f':{self._port}'}{self._prefix}{path}"
         url = URL(f"{target}?{query}" if query else target, encoded=True)
         try:
@@ -127,6 +135,9 @@ class Upstream:
         except (aiohttp.ClientError, ValueError, OSError) as error:
             raise EngineLostError(f"{self.name} broke off before its reply: {type(error).__name__}: {error}") from error
         self.down = False
+        if response.status not in _STATUSES or any(_LINE_ENDS.search(value) for _, value in response.raw_headers):
+            response.close()
+            raise EngineLostError(f"{self.name} answers with what is no HTTP: status {response.status}, or its headers")
         return response
 
     async def probe(self) -> None:

@@ -63,15 +63,18 @@ class RawEngine:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        data = b""
+        data = bytearray()
         with contextlib.suppress(OSError):
             while True:
-                while (size := _size(data)) is None:
-                    chunk = connection.recv(65536)
+                size = _size(data)
+                while size is None or len(data) < size:
+                    chunk = connection.recv(1 << 20)
                     if not chunk:
                         return
                     data += chunk
-                request, data = data[:size], data[size:]
+                    size = _size(data) if size is None else size
+                request = bytes(data[:size])
+                del data[:size]
                 if re.match(rb"GET \S*/(metrics|server_info|get_server_info|health) ", request):
                     connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
                     continue
@@ -83,14 +86,13 @@ class RawEngine:
                     return
 
 
-def _size(data: bytes) -> int | None:
-    """Bytes of the first whole request; None when there is none yet."""
+def _size(data: bytes | bytearray) -> int | None:
+    """Bytes of the first message, as its head says; None when there is no whole head yet."""
     head, found, _ = data.partition(b"\r\n\r\n")
     if not found:
         return None
     length = re.search(rb"\r\ncontent-length:\s*(\d+)", head, re.IGNORECASE)
-    size = len(head) + 4 + (int(length[1]) if length else 0)
-    return size if len(data) >= size else None
+    return len(head) + 4 + (int(length[1]) if length else 0)
 
 
 def exchange(url: str, request: bytes, *, timeout: float = 10) -> bytes:
@@ -99,7 +101,7 @@ def exchange(url: str, request: bytes, *, timeout: float = 10) -> bytes:
     with socket.create_connection((host, int(port)), timeout=timeout) as connection:
         connection.sendall(request)
         data = b""
-        while _size(data) is None:
+        while (size := _size(data)) is None or len(data) < size:
             chunk = connection.recv(65536)
             if not chunk:
                 break

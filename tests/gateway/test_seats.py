@@ -193,6 +193,22 @@ def test_the_last_try_gets_signs_of_life_instead(wire: Any, engine: Engine) -> N
         assert last.result().content.strip() == b"{}"
 
 
+def test_a_reply_that_began_with_signs_of_life_is_never_compressed(wire: Any, engine: Engine) -> None:
+    with wire.serve(engine.raw.url, window=1, heartbeat=0.1) as served:
+        clients = Clients(served.url)
+        clients.ask("a", accept_encoding="gzip")
+        engine.has(1)
+        last = clients.ask("b", x_stainless_timeout="0.1", x_stainless_retry_count="2", accept_encoding="gzip")
+        wire.until(lambda: served.gateway.roster.get("b") is not None)
+        wire.until(lambda: served.controller.view("b") is not None and served.controller.view("b").waited_s > 0.3)
+        finish(served, "a")
+        engine.has(2)
+        engine.answer(1)
+        assert last.result().content.strip() == b"{}"
+    asked = [b"accept-encoding" in request.lower() for request in engine.raw.requests]
+    assert asked == [True, False]
+
+
 def test_a_request_may_be_held_no_longer_than_configured(wire: Any, engine: Engine) -> None:
     with wire.serve(engine.raw.url, window=1, hold=0.2) as served:
         clients = Clients(served.url)
@@ -289,7 +305,7 @@ def test_stopping_answers_who_waits_and_lets_replies_end(wire: Any, engine: Engi
 def test_who_looks_done_gives_its_seat_to_who_waits_and_has_soon_ended(wire: Any, engine: Engine) -> None:
     wire_ok, done = (
         wire.OK,
-        json.dumps({"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]}).encode(),
+        json.dumps({"choices": [{"message": {"tool_calls": [{"function": {"name": "submit"}}]}}]}).encode(),
     )
     engine._wire = SimpleNamespace(
         OK=wire_ok.replace(b"Length: 2", b"Length: %d" % len(done))[:-2] + done, until=wire.until

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -10,16 +11,23 @@ from typing import Any
 
 import pytest
 
+from benchmarks.engines.wire import fetch
 from benchmarks.mini_swe_agent.dataset import marker, script_of, write_dataset
+from benchmarks.mini_swe_agent.gateway import gateway_arm, law_of, open_gateway, steps_of
 from benchmarks.mini_swe_agent.judge import judge
+from benchmarks.mini_swe_agent.runner import KINDS
 from benchmarks.mini_swe_agent.sandbox import environment
-from benchmarks.mini_swe_agent.table import markdown
+from benchmarks.mini_swe_agent.table import gateways, markdown
 from benchmarks.mini_swe_agent.trajectories import patches, read_records
 from benchmarks.swebench.agents import AgentPlan
+from benchmarks.swebench.arms import parse_arms
 from benchmarks.swebench.edits import Edit
 from benchmarks.swebench.records import AgentRecord
 from benchmarks.swebench.sandbox import BubblewrapSandboxes
 from benchmarks.swebench.tasks import Task
+from concur_agents.config import load_config
+from concur_agents.emulator import Emulator, ServiceConfig
+from concur_agents.laws import ConcurLaw, FixedWindow, TokenBudget, Uncontrolled
 
 
 @pytest.fixture
@@ -158,3 +166,89 @@ def test_the_table_says_what_the_record_says() -> None:
     assert "| `concur` | 25.0 | 2.00 (1.90..2.10) | 50% | 1,234 | 3 of 4 | 0 |\n" in text
     assert "mini-swe-agent 2.4.6, unmodified: 4 instances" in text
     assert "fill it 1.5 times" in text
+
+
+LAWS = {
+    "uncontrolled": Uncontrolled,
+    "budget": TokenBudget,
+    "budget:margin=0.1": TokenBudget,
+    "fixed:4": FixedWindow,
+    "concur:alpha=3,beta=0.4": ConcurLaw,
+    "gateway": TokenBudget,
+    "gateway:fixed:4": FixedWindow,
+    "gateway:concur:alpha=3,beta=0.4": ConcurLaw,
+}
+
+
+def parameters(law: Any) -> dict[str, Any]:
+    return {name: getattr(law, name) for kind in type(law).__mro__ for name in getattr(kind, "__slots__", ())}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_configuration_file_says_the_law_that_an_arm_names(name: str, tmp_path: Path) -> None:
+    (arm,) = parse_arms(name, KINDS)
+    file = tmp_path / "concur.yaml"
+    file.write_text(json.dumps({"law": law_of(name)}))
+    law = load_config(file, env={}, engine=False).config.law.build()
+    assert type(law) is type(arm.law) is LAWS[name]
+    assert parameters(law) == parameters(arm.law)
+
+
+@pytest.mark.parametrize("name", ["proxy:a.toml", "requests:4", "gateway:gateway", "gateway:fixed", "config:a.yaml"])
+def test_an_arm_that_a_runner_of_its_own_cannot_have_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="arm"):
+        parse_arms(name, KINDS)
+
+
+def test_several_gateways_are_several_arms() -> None:
+    arms = parse_arms("uncontrolled,gateway,gateway:concur:alpha=3,beta=0.4,gateway:fixed:4", KINDS)
+    assert [arm.name for arm in arms] == [
+        "uncontrolled",
+        "gateway",
+        "gateway:concur:alpha=3,beta=0.4",
+        "gateway:fixed:4",
+    ]
+    assert isinstance(gateway_arm("").law, TokenBudget)
+
+
+def test_steps_are_counted_for_each_agent_of_a_log(tmp_path: Path) -> None:
+    events = [
+        ("a", "admitted"),
+        ("b", "admitted"),
+        ("a", "paused"),
+        ("a", "parked"),
+        ("a", "resumed"),
+        ("a", "finished"),
+    ]
+    lines = [json.dumps({"event": "agent", "agent_id": agent, "kind": kind}) for agent, kind in events]
+    (tmp_path / "events.jsonl").write_text("\n".join([json.dumps({"event": "window", "before": 1}), *lines, ""]))
+    assert steps_of(tmp_path / "events.jsonl") == [1, 2]
+    assert steps_of(tmp_path / "none.jsonl") == []
+
+
+async def test_a_gateway_knows_conversations_and_says_how_many(tmp_path: Path) -> None:
+    config, events = tmp_path / "gateway.yaml", tmp_path / "events.jsonl"
+    config.write_text(json.dumps({"law": law_of("gateway:fixed:3"), "logging": {"events": str(events)}}))
+    with Emulator(ServiceConfig(speedup=1000)) as engine:
+        async with open_gateway(engine.url, config, tmp_path / "gateway.log") as gateway:
+            for _ in range(3):
+                messages = [{"role": "user", "content": "the same at first"}]
+                for _ in range(2):
+                    reply = await asyncio.to_thread(
+                        fetch, "POST", f"{gateway.url}/v1/chat/completions", {"model": "m", "messages": messages}
+                    )
+                    messages += [reply["choices"][0]["message"], {"role": "user", "content": "on"}]
+            seen = await gateway.seen()
+    assert (seen["agents"], seen["expired"]) == (3, 0)
+    assert steps_of(events) == [2, 2, 2]
+
+
+def test_the_table_says_what_a_gateway_saw() -> None:
+    seen = {"agents": 4, "expired": 3, "same_steps": True}
+    arms = {"uncontrolled": {"agents": 4}, "gateway": {"agents": 4, "gateway": [seen, {**seen, "same_steps": False}]}}
+    first, second = gateways({"arms": arms})
+    assert first == (
+        "`gateway`: the gateway saw 4 agents (3 taken to have ended by then) for 4 instances, each with as many steps "
+        "as one of these has generations."
+    )
+    assert "not each with" in second

@@ -2,13 +2,15 @@
 
 import asyncio
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.swebench.sandbox import BubblewrapSandboxes, CommandResult, Sandbox
+from benchmarks.swebench.sandbox import CommandResult, Sandbox
+from benchmarks.swebench.sandbox.copies import CopiedSandboxes
 
 SECRET = "a-secret-that-nobody-inside-may-see"
 
@@ -34,7 +36,8 @@ async def test_nothing_outside_the_workspace_can_be_written(sandbox: Sandbox, pa
 
 
 async def test_workspace_lasts_and_tmp_does_not(sandbox: Sandbox) -> None:
-    await ran(sandbox, "echo a > kept; echo b > /tmp/gone; echo c > /dev/shm/gone")
+    result = await ran(sandbox, "echo a > kept; echo b > /tmp/gone; echo c > /dev/shm/gone")
+    assert (result.exit_code, result.output) == (0, "")
     result = await ran(sandbox, "cat kept given.txt; ls /tmp /dev/shm")
     assert result.output == "a\ngiven\n/dev/shm:\n\n/tmp:\n"
 
@@ -43,13 +46,23 @@ async def test_a_file_of_the_host_cannot_be_read(sandbox: Sandbox, open_folder: 
     secret = open_folder / "secret"
     secret.write_text(SECRET)
     secret.chmod(0o644)
-    result = await ran(sandbox, f"cat {secret} /etc/shadow; ls /home /run /var /sys; find / -name secret")
+    result = await ran(sandbox, f"cat {secret} /etc/shadow; cat /etc/hosts; find / -name secret; find / -type s")
     assert SECRET not in result.output
-    assert result.output.count("No such file or directory") == 6
+    lines = [line for line in result.output.splitlines() if not line.startswith("find: ")]
+    assert [line.rpartition(": ")[2] for line in lines[:2]] == ["No such file or directory"] * 2
+    assert lines[2:] == ["127.0.0.1 localhost swebench"]
+
+
+@pytest.mark.parametrize("folder", ["/home", "/run", "/var", "/srv", "/mnt", "/boot"])
+async def test_a_folder_of_the_host_has_nothing_but_python(sandbox: Sandbox, folder: str) -> None:
+    result = await ran(sandbox, f"find {folder} -path {sys.base_prefix} -prune -o ! -type d -print")
+    known = {"/run/.containerenv"}  # says that this is a container, which is no secret
+    assert [line for line in result.output.splitlines() if line not in known and "No such file" not in line] == []
 
 
 async def test_the_hosts_environment_cannot_be_read(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONCUR_TEST_TOKEN", SECRET)
+    for name in ("CONCUR_TEST_TOKEN", "HTTPS_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, SECRET)
     result = await ran(sandbox, "cat /proc/*/environ | tr '\\0' '\\n'; env")
     assert "PATH=" in result.output
     assert SECRET not in result.output
@@ -131,6 +144,14 @@ async def test_memory_is_limited(tight: Sandbox) -> None:
     assert "MemoryError" in result.output
 
 
+async def test_memory_of_all_processes_together_is_limited_in_containers(tight: Sandbox, kind: str) -> None:
+    if kind == "bubblewrap" or "memory" not in tight._client._controllers:
+        pytest.skip("there is no memory cgroup")
+    take = "python -c 'import time; x = bytearray(200 * 1024 * 1024); print(len(x)); time.sleep(999)'"
+    result = await ran(tight, f"{take} & {take} & {take} & wait -n; echo $?")
+    assert result.output.splitlines()[-1] == "137"
+
+
 async def test_a_file_cannot_grow_beyond_the_limit(tight: Sandbox) -> None:
     result = await ran(tight, "head -c 5000000 /dev/zero > big; wc -c < big")
     assert result.output.splitlines()[-1] == str(1024 * 1024)
@@ -150,6 +171,11 @@ async def test_cpu_time_is_limited(tight: Sandbox) -> None:
 async def test_open_files_are_limited(tight: Sandbox) -> None:
     result = await ran(tight, "python -c 'x = [open(\"/dev/null\") for _ in range(64)]'")
     assert "Too many open files" in result.output
+
+
+async def test_containers_filter_system_calls(sandbox: Sandbox, kind: str) -> None:
+    result = await ran(sandbox, "grep Seccomp: /proc/self/status")
+    assert result.output == f"Seccomp:\t{0 if kind == 'bubblewrap' else 2}\n"
 
 
 async def test_a_command_has_no_privileges(sandbox: Sandbox) -> None:
@@ -172,6 +198,8 @@ async def test_a_command_has_no_privileges(sandbox: Sandbox) -> None:
         "chroot . true",
         "setpriv --reuid 0 true",
         "nsenter --target 1 --mount true",
+        "unshare --user --map-root-user --net --mount ip link",
+        "python -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x10000000))'",
     ],
 )
 async def test_privileges_cannot_be_gained(sandbox: Sandbox, command: str) -> None:
@@ -186,7 +214,7 @@ async def test_a_set_user_id_file_gives_nothing(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
-async def test_started_as_root_it_is_another_user_outside_too(sandboxes: BubblewrapSandboxes, template: Path) -> None:
+async def test_started_as_root_it_is_another_user_outside_too(sandboxes: CopiedSandboxes, template: Path) -> None:
     sandbox = await sandboxes.open(template)
     await ran(sandbox, "touch made")
     found = owners(sandbox._workspace)
@@ -202,7 +230,7 @@ def owners(folder: Path) -> set[int]:
     return {path.stat().st_uid for path in (folder, *folder.rglob("*"))}
 
 
-async def test_sandboxes_and_their_template_do_not_meet(sandboxes: BubblewrapSandboxes, template: Path) -> None:
+async def test_sandboxes_and_their_template_do_not_meet(sandboxes: CopiedSandboxes, template: Path) -> None:
     one, other = await sandboxes.open(template), await sandboxes.open(template)
     await ran(one, "echo mine > given.txt; touch new; sleep 0.1 &")
     result = await ran(other, f"cat given.txt; ls; ls {template}")

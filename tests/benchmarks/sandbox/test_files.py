@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.swebench.sandbox import BubblewrapSandboxes, Sandbox, SandboxError
+from benchmarks.swebench.sandbox import Sandbox, SandboxError
+from benchmarks.swebench.sandbox.copies import CopiedSandboxes
 
 MAKE_TRAPS = """
 mkdir real && echo inside > real/file && head -c 100 /dev/zero > long
@@ -58,7 +59,7 @@ async def test_closing_removes_whatever_was_made(sandbox: Sandbox, command: str)
     assert not sandbox._root.exists()
 
 
-async def test_links_of_the_template_are_copied_as_links(sandboxes: BubblewrapSandboxes, tmp_path: Path) -> None:
+async def test_links_of_the_template_are_copied_as_links(sandboxes: CopiedSandboxes, tmp_path: Path) -> None:
     (tmp_path / "to-host").symlink_to("/etc/hostname")
     (tmp_path / "tool").write_text("#!/bin/bash\necho ran\n")
     (tmp_path / "tool").chmod(0o700)
@@ -69,7 +70,7 @@ async def test_links_of_the_template_are_copied_as_links(sandboxes: BubblewrapSa
 
 
 async def test_a_workspace_that_cannot_be_copied_is_an_error_that_leaves_nothing(
-    sandboxes: BubblewrapSandboxes, tmp_path: Path
+    sandboxes: CopiedSandboxes, tmp_path: Path
 ) -> None:
     before = set(sandboxes._scratch.root.iterdir())
     with pytest.raises(SandboxError, match=r"cannot copy the workspace .*absent"):
@@ -108,7 +109,7 @@ async def test_changes_are_the_plain_files_that_differ(
 
 
 async def test_changes_made_in_another_copy_are_all_there_is_to_judge(
-    sandboxes: BubblewrapSandboxes, sandbox: Sandbox, template: Path
+    sandboxes: CopiedSandboxes, sandbox: Sandbox, template: Path
 ) -> None:
     left = await changes(sandbox, "rm given.txt; mkdir a; echo 1 > a/b; sleep 60 & disown; ln -s /etc/passwd link")
     other = await sandboxes.open(template, left)
@@ -135,9 +136,7 @@ async def test_what_is_too_much_to_judge_is_refused(sandbox: Sandbox, command: s
 
 
 @pytest.mark.parametrize("path", ["../given.txt", "/etc/x", "", "link/x"])
-async def test_a_change_goes_nowhere_but_into_the_copy(
-    sandboxes: BubblewrapSandboxes, tmp_path: Path, path: str
-) -> None:
+async def test_a_change_goes_nowhere_but_into_the_copy(sandboxes: CopiedSandboxes, tmp_path: Path, path: str) -> None:
     (tmp_path / "link").symlink_to("/tmp")
     with pytest.raises(SandboxError, match="cannot copy"):
         await sandboxes.open(tmp_path, {path: b""})

@@ -19,7 +19,10 @@ from benchmarks.swebench.sandbox import (
     SandboxUnavailable,
     bubblewrap,
     check_available,
+    check_kind,
+    sandboxes_of,
 )
+from benchmarks.swebench.sandbox.copies import CopiedSandboxes
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,10 +57,10 @@ async def test_entering_says_so_too_and_leaves_nothing(monkeypatch: pytest.Monke
     assert is_empty(tmp_path)
 
 
-async def test_a_broken_setup_is_an_error_not_a_result(sandboxes: BubblewrapSandboxes, template: Path) -> None:
+async def test_a_broken_setup_is_an_error_not_a_result(sandboxes: CopiedSandboxes, template: Path) -> None:
     sandbox = await sandboxes.open(template)
-    sandbox._arguments = (*sandbox._arguments, "--bind", "/absent", "/absent")
-    with pytest.raises(SandboxError, match=r"did not start.*/absent"):
+    sandbox._arguments = (*sandbox._arguments, "--absent-flag")
+    with pytest.raises(SandboxError, match=r"did not start.*--absent-flag"):
         await sandbox.run("true", timeout=60)
     await sandbox.close()
 
@@ -71,9 +74,9 @@ async def test_an_unreachable_temporary_folder_is_named(monkeypatch: pytest.Monk
             pass
 
 
-async def test_opening_outside_the_block_is_refused(template: Path) -> None:
+async def test_opening_outside_the_block_is_refused(kind: str, template: Path) -> None:
     with pytest.raises(SandboxError, match="use `async with`"):
-        await BubblewrapSandboxes().open(template)
+        await sandboxes_of(kind).open(template)
 
 
 async def test_python_inside_is_ours_without_its_packages_but_with_those_lent(sandbox: Sandbox) -> None:
@@ -83,6 +86,12 @@ async def test_python_inside_is_ours_without_its_packages_but_with_those_lent(sa
     assert "No module named 'pytest'" in result.output
     assert "No module named 'pip'" in result.output
     assert result.output.endswith("\n6\n")
+
+
+def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
+    for refuse in (check_kind, sandboxes_of):
+        with pytest.raises(ValueError, match=r"one of .*podman.*, not 'chroot'"):
+            refuse("chroot")
 
 
 @pytest.mark.parametrize(

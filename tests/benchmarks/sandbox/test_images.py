@@ -1,0 +1,119 @@
+"""Containers from an image, as SWE-bench has one for each task."""
+
+import io
+import shutil
+import subprocess
+import tarfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from benchmarks.swebench.sandbox import ContainerSandboxes, SandboxError
+from benchmarks.swebench.sandbox.client import PROGRAMS, Client
+from benchmarks.swebench.sandbox.containers import SWEBENCH_PYTHON
+
+IMAGE = "localhost/concur-swebench-test:1"
+TOOLS = ("bash", "cat", "chmod", "env", "grep", "id", "ls", "rm", "touch")
+"""An image has to have a bash; the others are for the tests."""
+
+
+def libraries(program: str) -> set[str]:
+    said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return {word for line in said.splitlines() for word in line.split() if word.startswith("/")}
+
+
+def archive() -> bytes:
+    """A root file system of a few tools, with a repository at ``/testbed`` and an environment as SWE-bench has."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", dereference=True) as tar:
+        tools = [found for tool in TOOLS if (found := shutil.which(tool))]
+        files = {f"/bin/{Path(tool).name}": tool for tool in tools}
+        for library in set().union(*(libraries(tool) for tool in tools)):
+            files[library] = library
+        for inside, path in sorted(files.items()):
+            tar.add(path, arcname=inside.lstrip("/"))
+        python = "#!/bin/bash\necho 42\n"
+        texts = {"testbed/code.py": "bug\n", f"{SWEBENCH_PYTHON}/python": python, "opt/secret": "of root\n"}
+        for name, text in texts.items():
+            entry = tarfile.TarInfo(name.lstrip("/"))
+            entry.size, entry.mtime = len(text), int(time.time())
+            entry.mode = 0o755 if text == python else 0o600 if "secret" in name else 0o644
+            tar.addfile(entry, io.BytesIO(text.encode()))
+        for name, mode in (("tmp", 0o1777), ("proc", 0o755), ("dev", 0o755), ("sys", 0o755), ("anybodys", 0o777)):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, mode
+            tar.addfile(entry)
+    return buffer.getvalue()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=PROGRAMS)
+async def images(request: pytest.FixtureRequest, works) -> AsyncIterator[ContainerSandboxes]:
+    if why := works(request.param):
+        pytest.skip(why)
+    client = Client(request.param)
+    client.call("import", "-", IMAGE, given=archive())
+    async with ContainerSandboxes(request.param, image=IMAGE) as sandboxes:
+        yield sandboxes
+    client.call("image", "rm", "--force", IMAGE)
+
+
+async def ran(images: ContainerSandboxes, command: str) -> str:
+    sandbox = await images.open(await images.workspace_of(IMAGE), image=IMAGE)
+    try:
+        return (await sandbox.run(command, timeout=60)).output
+    finally:
+        await sandbox.close()
+
+
+async def test_the_images_repository_is_the_workspace_and_its_python_the_one_on_the_path(
+    images: ContainerSandboxes,
+) -> None:
+    assert await ran(images, "ls; cat code.py; python; echo more >> code.py && cat code.py") == (
+        "code.py\nbug\n42\nbug\nmore\n"
+    )
+
+
+async def test_what_an_agent_changed_is_found_against_the_image(images: ContainerSandboxes) -> None:
+    workspace = await images.workspace_of(IMAGE)
+    sandbox = await images.open(workspace, image=IMAGE)
+    await sandbox.run("echo fix > code.py; touch new", timeout=60)
+    left = await sandbox.changes(limit=1000)
+    await sandbox.close()
+    assert left == {"code.py": b"fix\n", "new": b""}
+    judged = await images.open(workspace, left, image=IMAGE)
+    assert (await judged.run("cat code.py", timeout=60)).output == "fix\n"
+    await judged.close()
+
+
+async def test_nothing_of_the_image_can_be_written_nor_its_roots_files_read(images: ContainerSandboxes) -> None:
+    output = await ran(images, "touch /anybodys/x /bin/x; cat /opt/secret; echo x > /tmp/y && ls /tmp; id -u")
+    assert output.count("Read-only file system") == 2
+    assert "of root" not in output
+    *_, file, uid = output.split()
+    assert (file, uid == "0") == ("y", False)
+
+
+async def test_the_host_is_not_there(images: ContainerSandboxes) -> None:
+    assert "No such file or directory" in await ran(images, f"ls /usr/share /opt/swebench {Path(__file__).parent}")
+
+
+@pytest.mark.parametrize("image", ["--privileged", "a b", "", "-v/:/host", "x;y"])
+async def test_a_rows_image_cannot_be_a_flag(images: ContainerSandboxes, template: Path, image: str) -> None:
+    with pytest.raises(SandboxError, match="not the name of an image"):
+        await images.workspace_of(image)
+    if image:  # else the factory's own
+        with pytest.raises(SandboxError, match="not the name of an image"):
+            await images.open(template, image=image)
+
+
+async def test_an_image_that_cannot_be_had_is_named_with_what_the_program_says(images: ContainerSandboxes) -> None:
+    for _ in range(2):  # the failure is not kept as the answer for ever
+        with pytest.raises(SandboxError, match=r"pull failed.*localhost/concur-absent"):
+            await images.workspace_of("localhost/concur-absent:1")
+
+
+async def test_no_container_is_left(images: ContainerSandboxes) -> None:
+    assert images._client.call("ps", "--all", "--quiet", "--filter", f"label=concur-swebench={images._root}") == ""
