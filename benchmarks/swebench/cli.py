@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import os
@@ -34,7 +35,7 @@ from benchmarks.swebench.report import report as show_report
 from benchmarks.swebench.report import write_page, write_public
 from benchmarks.swebench.rows import read_rows
 from benchmarks.swebench.runner import plan_agents, run_arms
-from benchmarks.swebench.sandbox import SandboxError, SandboxUnavailable, check_available
+from benchmarks.swebench.sandbox import BUBBLEWRAP, SandboxError, SandboxUnavailable, check_available, check_kind
 from benchmarks.swebench.server import Server
 from benchmarks.swebench.tasks import CACHE, load_recorded, load_tasks
 
@@ -94,6 +95,13 @@ def run(
     ] = None,
     replies: Annotated[str | None, typer.Option(help="scripted, or model: the model's own.")] = None,
     lengths: Annotated[str | None, typer.Option(help="Of scripted agents: short, or full as in real runs.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Generations after which an agent is stopped.")] = None,
+    max_output_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of a reply, where the model decides; below its context.")
+    ] = None,
+    sandbox: Annotated[
+        str | None, typer.Option(help="Where commands run: bubblewrap (the default), podman or docker.")
+    ] = None,
     emulates: Annotated[str | None, typer.Option(help="Cost model of the embedded engine.")] = None,
     speedup: Annotated[float | None, typer.Option(help="Embedded engine: its seconds per second.")] = None,
     pool_tokens: Annotated[int | None, typer.Option(help="Embedded engine: KV pool.")] = None,
@@ -117,6 +125,9 @@ def run(
             "recordings": None if recordings is None else str(recordings),
             "replies": replies,
             "lengths": lengths,
+            "max_steps": max_steps,
+            "max_output_tokens": max_output_tokens,
+            "sandbox": sandbox,
             "preset": emulates,
             "speedup": speedup,
             "pool_tokens": pool_tokens,
@@ -165,8 +176,11 @@ def _plans(console: Console, config: RunConfig, cache: Path) -> tuple[AgentPlan,
                 "the same one twice would find its twin's prompts cached"
             )
         return plan_agents(config, recorded)
-    check_available()
-    with console.status("Preparing the tasks (the first time some 4 MB are fetched)"):
+    if config.sandbox == BUBBLEWRAP:
+        check_available()
+    else:
+        check_kind(config.sandbox)
+    with console.status("Preparing the tasks (the first time some 7 MB are fetched)"):
         return plan_agents(config, load_tasks(cache))
 
 
@@ -260,15 +274,20 @@ def _finish(
     record: Path | None,
 ) -> None:
     """Run to the end, or to where it is interrupted; show what there is, and exit."""
+    summary = None
     try:
         with folder.alone():
             code = _run(console, config, folder, plans, framework, python)
-            summary = show_report(folder, console)
+            try:
+                summary = show_report(folder, console)
+            except (RecordError, OSError) as error:
+                _complain(error)
+                code = code or 1
     except (RecordError, OSError) as error:
         _fail(error)
     if code:
         console.print(f"[dim]To go on: python -m benchmarks.swebench resume {folder.path}[/]", highlight=False)
-    if record is not None:
+    if record is not None and summary is not None:
         write_public(summary, record)
     if code:
         raise typer.Exit(code)
@@ -289,7 +308,7 @@ def _run(
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("[yellow]Interrupted.[/] What there is:")
         return INTERRUPTED
-    except (EngineError, SandboxError, RecordError) as error:
+    except (EngineError, SandboxError, RecordError, OSError) as error:  # the last: a disk so full that no log can begin
         _complain(error)
         return 1
     return 0
@@ -300,12 +319,26 @@ def _runs_left(config: RunConfig, folder: RunFolder) -> int:
     return sum(run.closing() is None for run in runs)
 
 
+class _LogFile(logging.FileHandler):
+    """Says nothing where it cannot be written: on a full disk, records cannot either, and that is said."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it, if there is a file to be had: opening one is no part of what is handled below."""
+        with contextlib.suppress(OSError):
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - as logging has it
+        """Let it go."""
+
+
 def _log_to(path: Path, loggers: Iterable[str]) -> None:
     """Keep what Concur and the framework log with the run: a late reading must not break into a progress display."""
-    handler = logging.FileHandler(path, delay=True)
+    handler = _LogFile(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     for name in loggers:
         logger = logging.getLogger(name)
+        for replaced in logger.handlers:
+            replaced.close()
         logger.handlers[:] = [handler]
         logger.propagate = False
 

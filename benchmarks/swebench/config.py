@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
+from benchmarks.swebench.sandbox import KINDS
 from benchmarks.swebench.server import Server
 
 __all__ = ["EMBEDDED", "LAUNCH", "RunConfig"]
@@ -20,7 +21,7 @@ FRAMEWORKS = {"langgraph": "LangGraph", "agentscope": "AgentScope"}
 """Those there are, by the name a run takes. Records from before there was a choice are LangGraph's."""
 ALL_TASKS = "all"
 LONG_TASKS = frozenset({"tomlkit__0.13.2", "voluptuous__0.15.1", "xmltodict__0.13.0"})
-"""Left out unless asked for: their tests take 0.6 to 1.1 s of CPU (the others 0.2 to 0.5), or their fix is 1,400 to
+"""Left out unless asked for: their tests take 0.6 to 1.1 s of CPU (the others 0.1 to 0.5), or their fix is 1,400 to
 5,000 tokens long, so that the makespan would be that of the last agent who writes it."""
 MIN_TICK_S = 0.1
 """A poll takes 2 to 8 ms, much of it under our GIL, and must be answered within 0.8 ticks: by an emulator that shares
@@ -67,17 +68,22 @@ class RunConfig:
     """Engine seconds in one wall second (embedded engine). Above 0; an engine elsewhere runs at 1."""
     pool_tokens: int = 44_000
     """KV pool of the embedded engine, in tokens. At least 1."""
+    sandbox: str = "bubblewrap"
+    """Kind of place in which commands run: ``bubblewrap``, ``podman`` or ``docker``."""
     command_timeout_s: float = 60.0
     """Wall seconds until a command of an agent is killed. Above 0."""
     generation_timeout_s: float = 1800.0
     """Wall seconds until a request that was not answered ends its agent: waiting in the engine's queue included."""
     launch_rate: float = 0.0
     """Agents started a second; 0 starts all at once. At least 0."""
+    max_output_tokens: int = 4096
+    """Tokens of a reply, where the model decides: one that repeats itself would go on until its context is full. The
+    longest of 13,964 real replies has 3,504. At least 1."""
     max_steps: int = 60
     """Generations after which an agent is stopped, and recorded as failed. At least 1."""
 
     def __post_init__(self) -> None:
-        for name in ("agents", "repeats", "pool_tokens", "max_steps"):
+        for name in ("agents", "repeats", "pool_tokens", "max_output_tokens", "max_steps"):
             value = getattr(self, name)
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
@@ -92,11 +98,21 @@ class RunConfig:
     def _check_choices(self) -> None:
         if not self.arms:
             raise ValueError("arms must name at least one arm")
-        for name, choices in (("framework", FRAMEWORKS), ("replies", REPLIES), ("lengths", LENGTHS)):
+        for name, choices in (
+            ("framework", FRAMEWORKS),
+            ("replies", REPLIES),
+            ("lengths", LENGTHS),
+            ("sandbox", KINDS),
+        ):
             if (chosen := getattr(self, name)) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, not {chosen!r}")
         if self.engine not in (EMBEDDED, LAUNCH) and not self.engine.startswith(("http://", "https://")):
             raise ValueError(f"engine must be {EMBEDDED!r}, {LAUNCH!r} or an http(s) URL, not {self.engine!r}")
+        if self.replies == "model":
+            if self.engine == EMBEDDED:
+                raise ValueError("replies 'model' need an engine that has one: name a URL, or 'launch'")
+            if self.recordings:
+                raise ValueError(f"replies 'model' and recordings {self.recordings!r}: leave out one of the two")
         if self.engine == LAUNCH:
             if self.server is None:
                 raise ValueError(f"engine {LAUNCH!r} needs a server: name a --setup, or a --model")

@@ -242,10 +242,13 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, about: Mapping[str, Any]) -> RunFolder:
-        """A new run. Raises RecordError when ``path`` holds something already."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RecordError(f"{path} exists and is not empty: choose another --out")
-        path.mkdir(parents=True, exist_ok=True)
+        """A new run. Raises RecordError when ``path`` holds something already, or cannot be made."""
+        try:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise RecordError(f"{path} exists and is not empty: choose another --out")
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RecordError(f"cannot make {path}: {error.strerror or error}") from error
         write_json(path / "run.json", about)
         return cls(path)
 

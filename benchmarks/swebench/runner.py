@@ -32,7 +32,7 @@ from benchmarks.swebench.config import ALL_TASKS, LONG_TASKS, RunConfig
 from benchmarks.swebench.engine import open_engine
 from benchmarks.swebench.judge import MOST_LEFT, judge
 from benchmarks.swebench.records import AgentRecord, ArmFolder, RunFolder, TimelinePoint, append_point
-from benchmarks.swebench.sandbox import BubblewrapSandboxes, Sandbox, Sandboxes
+from benchmarks.swebench.sandbox import BUBBLEWRAP, BubblewrapSandboxes, Sandbox, Sandboxes, sandboxes_of
 from benchmarks.swebench.sandbox.finishing import finish
 from benchmarks.swebench.setting import Setting, open_setting
 from benchmarks.swebench.summary import ArmFigures, figures_of
@@ -119,7 +119,7 @@ async def run_arms(
     def start(needs: Needs) -> AbstractAsyncContextManager[Engine]:
         return open_engine(config, log, needs, python=python)
 
-    async with _sandboxes(plans) as sandboxes, Servers(start) as servers:
+    async with _sandboxes(config, plans) as sandboxes, Servers(start) as servers:
         for repeat in range(1, config.repeats + 1):
             shift = (repeat - 1) % len(arms)  # each arm goes first in turn: a machine that warms up favours nobody
             for arm in (*arms[shift:], *arms[:shift]):
@@ -146,10 +146,14 @@ async def run_arms(
                 progress.finished(arm.name, repeat, figures)
 
 
-def _sandboxes(plans: Sequence[AgentPlan]) -> AbstractAsyncContextManager[Sandboxes | None]:
+def _sandboxes(config: RunConfig, plans: Sequence[AgentPlan]) -> AbstractAsyncContextManager[Sandboxes | None]:
     """None where all agents are recorded: then nothing runs."""
     running = [plan.task for plan in plans if plan.task.recording is None]
-    return BubblewrapSandboxes(packages=running[0].packages) if running else contextlib.nullcontext()
+    if not running:
+        return contextlib.nullcontext()
+    if config.sandbox == BUBBLEWRAP:
+        return BubblewrapSandboxes(packages=running[0].packages)
+    return sandboxes_of(config.sandbox, packages=running[0].packages)
 
 
 def _left_to_run(where: ArmFolder, plans: Sequence[AgentPlan]) -> Sequence[AgentPlan]:
@@ -265,12 +269,17 @@ class _ArmRun:
                 _log.warning("%s was not released: %s", plan.agent_id, error)
 
     async def _keep(self, plan: AgentPlan, sandbox: Sandbox) -> None:
-        """Write down what the agent left. Where that fails there is nothing to judge, and the run goes on."""
+        """Write down what the agent left. Where that is not to be had there is nothing to judge, and the run goes on.
+
+        Raises:
+            RecordError: it cannot be written. The agent then counts as not run, or it would never be judged.
+        """
         try:
             left = await sandbox.changes(limit=MOST_LEFT)
-            await asyncio.to_thread(self.folder.write_left, plan.agent_id, left)
-        except Exception as error:  # noqa: BLE001 - a full disk, a strange file: one agent's matter
+        except Exception as error:  # noqa: BLE001 - a strange file, too much of it: one agent's matter
             _log.warning("%s left nothing that can be judged: %s", plan.agent_id, error)
+            return
+        await asyncio.to_thread(self.folder.write_left, plan.agent_id, left)
 
     async def _watch(self, controller: Controller) -> None:
         """Write a line a tick."""

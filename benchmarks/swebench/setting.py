@@ -12,7 +12,9 @@ from typing import Any
 
 from benchmarks.engines.emulated import register
 from benchmarks.engines.engine import Engine
+from benchmarks.engines.wire import EngineError
 from benchmarks.swebench.agents import AgentPlan, Recorder, find_framework, run_agent
+from benchmarks.swebench.agents.refusals import ContextFullError, RefusedError
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.proxy import Proxy
 from benchmarks.swebench.replay import Script
@@ -23,6 +25,10 @@ from benchmarks.swebench.tasks import Task
 from concur_agents import Controller, Uncontrolled
 
 __all__ = ["Setting", "open_setting"]
+
+REFUSALS = (ContextFullError.__name__, RefusedError.__name__)
+WARM_UP_TOKENS = 16
+"""Of a reply to the agent that warms up, where the model decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ async def open_setting(
     Raises:
         EngineError: the engine cannot be reached or prepared.
     """
+    _check_lengths(config, engine)
     await engine.flush()
     async with contextlib.AsyncExitStack() as stack:
         url = engine.url if proxy is None else proxy.url.rstrip("/")
@@ -81,6 +88,16 @@ async def open_setting(
         yield setting
 
 
+def _check_lengths(config: RunConfig, engine: Engine) -> None:
+    """Raise EngineError where no reply could be as long as it may: servers refuse to be asked for it."""
+    context = engine.scheduling.get("context_length")
+    if config.replies == "model" and context and config.max_output_tokens >= context:
+        raise EngineError(
+            f"max_output_tokens must be below {context}, the context of {engine.model}, "
+            f"not {config.max_output_tokens}: set --max-output-tokens"
+        )
+
+
 def _script(plan: AgentPlan, config: RunConfig) -> Script:
     recording = plan.task.recording
     if recording is not None:
@@ -101,7 +118,12 @@ async def _open(
 
 
 async def _warm_up(setting: Setting, config: RunConfig, task: Task, sandbox: Sandbox, proxy: Proxy | None) -> None:
-    """Let one agent go all the way, so that imports and first connections are on no arm's clock; then forget it."""
+    """Let one agent go all the way, so that imports and first connections are on no arm's clock; then forget it.
+
+    Raises:
+        EngineError: the engine refuses its requests, and so would refuse all.
+    """
+    config = replace(config, max_steps=2, max_output_tokens=WARM_UP_TOKENS)
     plan = AgentPlan("warm-up", task, 0)
     call = {"name": "bash", "arguments": {"command": "true"}}
     replies = [
@@ -110,7 +132,7 @@ async def _warm_up(setting: Setting, config: RunConfig, task: Task, sandbox: San
     ]
     played = await register(setting.engine, plan.agent_id, replies)
     async with Controller(setting.engine.reader(), law=Uncontrolled(), tick=config.tick_s) as controller:
-        await run_agent(
+        record = await run_agent(
             Recorder(plan, time.monotonic, config, proxy=proxy),
             model=setting.model,
             controller=controller,
@@ -120,4 +142,6 @@ async def _warm_up(setting: Setting, config: RunConfig, task: Task, sandbox: San
         )
     if proxy is not None:
         await proxy.ended(plan.agent_id)
+    if record.error is not None and record.error.startswith(REFUSALS):
+        raise EngineError(f"{setting.engine.url} refuses what agents ask of it: {record.error}")
     await setting.engine.flush()

@@ -7,8 +7,9 @@ and resolved are the worst of all repeats.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
@@ -51,6 +52,8 @@ class ArmFigures:
     """Most tokens that agents begun and not ended had in context at one moment: what a pool would have to hold."""
     complete: bool
     """Whether the arm got to its end; when not, its figures are of what there is."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Agents that ended with an error, by its type."""
     resumed: bool = False
     """Whether it was interrupted and went on later: then its makespan compares with nothing."""
     capacity_tokens: int | None = None
@@ -70,7 +73,7 @@ class ArmFigures:
 
 
 _CLOSING = ("capacity_tokens", "harness_cpu_s", "engine_cpu_s", "machine_busy", "latency", "engine", "engine_flags")
-_OF_A_RUN = frozenset({"latency", "engine", "engine_flags"})
+_OF_A_RUN = frozenset({"latency", "engine", "engine_flags", "failures"})
 """What has no median."""
 
 
@@ -107,6 +110,7 @@ def figures_of(records: Sequence[AgentRecord], *, expected: int, closing: Mappin
         lost=max(0, expected - len(records)) + sum(record.by_concur for record in records),
         resolved=sum(record.resolved is True for record in records),
         failed=sum(record.outcome == "failed" for record in records),
+        failures=_failures(records),
         cancelled=sum(record.outcome == "cancelled" for record in records),
         steps=len(steps),
         prompt_tokens=sum(step.prompt_tokens or 0 for step in steps),
@@ -119,6 +123,11 @@ def figures_of(records: Sequence[AgentRecord], *, expected: int, closing: Mappin
         resumed=bool((closing or {}).get("resumed")),
         **{name: (closing or {}).get(name) for name in _CLOSING},
     )
+
+
+def _failures(records: Sequence[AgentRecord]) -> dict[str, int]:
+    kinds = Counter((record.error or "?").partition(":")[0] for record in records if record.outcome == "failed")
+    return dict(sorted(kinds.items()))
 
 
 def peak_context(records: Sequence[AgentRecord]) -> int:

@@ -69,7 +69,7 @@ def load_recorded(path: Path) -> tuple[Task, ...]:
 
 
 def load_tasks(cache: Path = CACHE, *, specs: Path = SPECS) -> tuple[Task, ...]:
-    """All tasks, by id, ready to be copied. The first call fetches 3 MB; later ones need no network.
+    """All tasks, by id, ready to be copied. The first call fetches 7 MB; later ones need no network.
 
     Args:
         cache: folder for archives and workspaces; made when missing.

@@ -1,4 +1,4 @@
-"""Tries that fail or are given up in ways that only faults bring together (``benchmarks/chaos``), each as small as can be."""
+"""Tries that fail or are given up, as faults bring them together (``benchmarks/chaos``), each as small as can be."""
 
 from __future__ import annotations
 

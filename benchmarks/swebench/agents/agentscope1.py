@@ -19,6 +19,7 @@ from agentscope.model import ChatResponse, OpenAIChatModel
 from agentscope.tool import Toolkit, ToolResponse
 
 from benchmarks.swebench.agents.base import Job, Recorder
+from benchmarks.swebench.agents.connections import open_http
 from benchmarks.swebench.replay import Script, Turn, turn
 from concur_agents.usage import TokenUsage
 from concur_agents_agentscope import install
@@ -37,7 +38,7 @@ async def open_model(url: str, name: str) -> AsyncIterator[OpenAIChatModel]:
         api_key=os.environ.get("OPENAI_API_KEY", "none"),
         stream=False,
         # An engine's error is to be seen. An agent that is queued in the engine waits; giving up would load it again.
-        client_kwargs={"base_url": f"{url}/v1", "timeout": None, "max_retries": 0},
+        client_kwargs={"base_url": f"{url}/v1", "timeout": None, "max_retries": 0, "http_client": open_http()},
     )
     # A client that is left to the garbage collector closes sockets by their numbers, which new ones have by then.
     async with model.client:
@@ -52,7 +53,7 @@ async def run(job: Job) -> None:
     agent = ReActAgent(
         name="agent",
         sys_prompt=job.system_prompt,
-        model=job.model.watched_by(job.recorder, job.replies),
+        model=job.model.watched_by(job),
         formatter=OpenAIChatFormatter(),
         toolkit=toolkit,
         max_iters=job.config.max_steps + 1,  # the recorder counts steps, so this only has to be out of the way
@@ -82,11 +83,13 @@ class _Model(OpenAIChatModel):
     _replies: Script | None = None
     _said = 0
 
-    def watched_by(self, recorder: Recorder, replies: Script | None) -> _Model:
-        """The same model, on the same connections, for one agent. It says ``replies`` in place of its own."""
+    def watched_by(self, job: Job) -> _Model:
+        """The same model, on the same connections, for one agent. It says the job's replies in place of its own."""
         own = copy.copy(self)
         own.generate_kwargs = {**self.generate_kwargs}
-        own._recorder, own._replies = recorder, replies
+        if job.max_tokens is not None:
+            own.generate_kwargs["max_tokens"] = job.max_tokens
+        own._recorder, own._replies = job.recorder, job.replies
         return own
 
     async def __call__(self, *args: Any, **kwargs: Any) -> ChatResponse:

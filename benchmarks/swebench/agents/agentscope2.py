@@ -22,6 +22,7 @@ from agentscope.state import AgentState
 from agentscope.tool import FunctionTool, Toolkit
 
 from benchmarks.swebench.agents.base import Job, Recorder
+from benchmarks.swebench.agents.connections import open_http
 from benchmarks.swebench.replay import Script, turn
 from concur_agents.usage import TokenUsage
 from concur_agents_agentscope import ConcurMiddleware
@@ -43,7 +44,7 @@ async def open_model(url: str, name: str) -> AsyncIterator[OpenAIChatModel]:
         stream=False,
         max_retries=0,  # an engine's error is to be seen, and an agent's
         # An agent that is queued in the engine waits; giving up would load it once more.
-        client_kwargs={"timeout": None, "max_retries": 0},
+        client_kwargs={"timeout": None, "max_retries": 0, "http_client": open_http()},
     )
     # A client that is left to the garbage collector closes sockets by their numbers, which new ones have by then.
     async with model.client:
@@ -58,7 +59,7 @@ async def run(job: Job) -> None:
         system_prompt=job.system_prompt,
         model=job.model,
         toolkit=Toolkit(tools=tools),
-        middlewares=[_Asked(job.recorder), ConcurMiddleware(job.controller), _Sent(job.recorder, job.replies)],
+        middlewares=[_Asked(job.recorder), ConcurMiddleware(job.controller), _Sent(job)],
         state=AgentState(session_id=job.agent_id),
         react_config=ReActConfig(
             max_iters=job.config.max_steps + 1,  # the recorder counts steps, so this only has to be out of the way
@@ -88,11 +89,12 @@ class _Asked(MiddlewareBase):
 
 
 class _Sent(MiddlewareBase):
-    """Inside Concur: after the wait for a seat. Says ``replies`` in place of the model's, unless they are None."""
+    """Inside Concur: after the wait for a seat. Says the job's replies in place of the model's, if it has any."""
 
-    def __init__(self, recorder: Recorder, replies: Script | None) -> None:
-        self._recorder = recorder
-        self._replies = replies
+    def __init__(self, job: Job) -> None:
+        self._recorder = job.recorder
+        self._replies = job.replies
+        self._bound = {} if job.max_tokens is None else {"max_completion_tokens": job.max_tokens}
         self._said = 0
 
     async def on_model_call(
@@ -103,9 +105,10 @@ class _Sent(MiddlewareBase):
     ) -> ChatResponse:
         """Note when the request goes out and when its reply is here."""
         async with self._recorder.generating():
-            if self._recorder.headers or self._recorder.body:
+            if self._recorder.headers or self._recorder.body or self._bound:
                 model = functools.partial(
                     input_kwargs["current_model"],
+                    **self._bound,
                     extra_headers=self._recorder.headers,
                     extra_body=dict(self._recorder.body),
                 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
+from benchmarks.swebench.agents.refusals import refusal
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.edits import edit_command
 from benchmarks.swebench.proxy import Proxy
@@ -38,6 +39,8 @@ A second tool, `edit`, replaces text in a file: give enough of it to occur exact
 """
 OUTPUT_CHARS = 12_000
 """Characters of a command's output that go into the context, as agents in the wild cut it (mini-swe-agent: 10,000)."""
+COMMANDS = 4
+"""Commands of one agent that run at once. Models that repeat themselves call a tool dozens of times in one reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class Recorder:
 
         Raises:
             EngineHungError: the engine has not answered for as long as the run allows.
+            ContextFullError: the agent's conversation is longer than the model's context.
+            RefusedError: the engine takes no such request.
         """
         async with self._requests:
             self._steps[-1].sent = self._now()
@@ -125,6 +130,10 @@ class Recorder:
                 if not limit.expired():
                     raise
                 raise EngineHungError(f"no reply within {self._config.generation_timeout_s:g} s") from None
+            except Exception as error:
+                if (refused := refusal(error)) is not None:
+                    raise refused from error
+                raise
 
     def reply(self, usage: TokenUsage) -> None:
         """The reply is here."""
@@ -204,6 +213,7 @@ class Job:
     replies: Script | None
     """Said in place of the model's; None lets the model speak."""
     config: RunConfig
+    commands: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMMANDS))
 
     @property
     def agent_id(self) -> str:
@@ -214,6 +224,11 @@ class Job:
     def problem(self) -> str:
         """The user's message."""
         return self.recorder.plan.task.problem
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of a reply; None where a script says how many there are."""
+        return self.config.max_output_tokens if self.config.replies == "model" else None
 
     @property
     def system_prompt(self) -> str:
@@ -234,12 +249,15 @@ class Job:
 
         return (bash,) if self.config.replies == "scripted" else (bash, edit)
 
-    async def _run(self, command: str) -> str:
-        try:
-            result = await self.sandbox.run(command, timeout=self.config.command_timeout_s)
-        except Exception as error:
-            self.recorder.broken = error
-            raise
+    async def _run(self, command: object) -> str:
+        if not isinstance(command, str):  # AgentScope 1.x hands a model's arguments on as they are
+            return f"[a command is a text, not {type(command).__name__}]"
+        async with self.commands:
+            try:
+                result = await self.sandbox.run(command, timeout=self.config.command_timeout_s)
+            except Exception as error:
+                self.recorder.broken = error
+                raise
         self.recorder.command(result)
         recorded = self.recorder.plan.task.recording is not None  # it was cut then, if it was
         return result.output if recorded else observation(result)

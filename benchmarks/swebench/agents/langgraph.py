@@ -19,6 +19,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from benchmarks.swebench.agents.base import Job, Recorder
+from benchmarks.swebench.agents.connections import open_http
 from benchmarks.swebench.replay import Script, turn
 from concur_agents.usage import TokenUsage
 from concur_agents_langgraph import ConcurMiddleware, wrap
@@ -31,19 +32,21 @@ LOGGERS: tuple[str, ...] = ("concur_agents_langgraph",)
 
 @asynccontextmanager
 async def open_model(url: str, name: str) -> AsyncIterator[ChatOpenAI]:
-    """A chat model on the engine. LangChain keeps its connections, and closes none."""
-    yield ChatOpenAI(
-        model=name,
-        base_url=f"{url}/v1",
-        api_key=SecretStr(os.environ.get("OPENAI_API_KEY", "none")),
-        timeout=None,  # an agent that is queued in the engine waits; giving up would load it once more
-        max_retries=0,  # an engine's error is to be seen, and an agent's
-    )
+    """A chat model on the engine. LangChain would keep connections of its own, and close none."""
+    async with open_http() as http:
+        yield ChatOpenAI(
+            model=name,
+            base_url=f"{url}/v1",
+            api_key=SecretStr(os.environ.get("OPENAI_API_KEY", "none")),
+            timeout=None,  # an agent that is queued in the engine waits; giving up would load it once more
+            max_retries=0,  # an engine's error is to be seen, and an agent's
+            http_async_client=http,
+        )
 
 
 async def run(job: Job) -> None:
     """Build the agent and run it to its end. Raises what ended it early."""
-    middleware = [_Asked(job.recorder), ConcurMiddleware(job.controller), _Sent(job.recorder)]
+    middleware = [_Asked(job.recorder), ConcurMiddleware(job.controller), _Sent(job.recorder, job.max_tokens)]
     if job.replies is not None:
         middleware.append(_Replay(job.replies))
     agent = wrap(
@@ -77,11 +80,12 @@ class _Asked(AgentMiddleware[Any, Any, Any]):
 
 
 class _Sent(AgentMiddleware[Any, Any, Any]):
-    """Inside Concur: after the wait for a seat."""
+    """Inside Concur: after the wait for a seat. Bounds the reply, unless by None."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, max_tokens: int | None) -> None:
         super().__init__()
         self._recorder = recorder
+        self._bound = {} if max_tokens is None else {"max_tokens": max_tokens}
 
     async def awrap_model_call(
         self,
@@ -89,7 +93,7 @@ class _Sent(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Note when the request goes out and when its reply is here."""
-        if self._recorder.headers or self._recorder.body:
+        if self._recorder.headers or self._recorder.body or self._bound:
             request = request.override(model_settings=self._marked(request.model_settings))
         async with self._recorder.generating():
             response = await handler(request)
@@ -97,9 +101,10 @@ class _Sent(AgentMiddleware[Any, Any, Any]):
         return response
 
     def _marked(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """With what a proxy knows the agent by."""
+        """With the bound, and what a proxy knows the agent by."""
         return {
             **settings,
+            **self._bound,
             "extra_headers": {**settings.get("extra_headers", {}), **self._recorder.headers},
             "extra_body": {**settings.get("extra_body", {}), **self._recorder.body},
         }

@@ -98,11 +98,13 @@ def _notes(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     yield _workload(summary), "dim"
     yield _engine(summary), "dim"
+    if costs := _costs(summary):
+        yield costs, "dim"
     if config["repeats"] > 1:
         yield f"Medians of {config['repeats']} interleaved repeats; speed-up: median, and lowest..highest.", "dim"
     for name, arm in arms.items():
         if arm["failed"]:
-            yield f"{name}: {arm['failed']} agents failed; their records say why.", "yellow"
+            yield f"{name}: {arm['failed']} agents failed{_kinds(arm)}; their records say why.", "yellow"
         if busy := _busy(arm):
             yield f"{name}: {busy}, and may have set the pace instead of the engine.", "yellow"
     if not summary["complete"]:
@@ -114,6 +116,32 @@ def _notes(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
     if summary["same_resolved"] is False:
         yield "The arms did not resolve the same tasks.", "yellow"
+    if config.get("replies") == "model":
+        yield (
+            "The model decided what each agent did: no two arms did the same work, and times differ for it.",
+            "yellow",
+        )
+
+
+def _costs(summary: Mapping[str, Any]) -> str | None:
+    """What the harness itself took of the machine; None where nobody noted it."""
+    cores = summary.get("cpus")
+    shares = [
+        f"{name} {arm['harness_cpu_s'] / arm['makespan_s'] / cores:.1%}"
+        for name, arm in summary["arms"].items()
+        if cores and arm.get("harness_cpu_s") and arm["makespan_s"]
+    ]
+    if not shares:
+        return None
+    took = f"The harness (agents and Concur, not their commands) took of this machine's {cores} cores: "
+    return f"{took}{', '.join(shares)}."
+
+
+def _kinds(arm: Mapping[str, Any]) -> str:
+    """The errors of the repeat that most agents failed in, with how many of each."""
+    worst = max(arm.get("repeats") or [{}], key=lambda run: sum((run.get("failures") or {}).values()))
+    kinds = ", ".join(f"{count} {kind}" for kind, count in (worst.get("failures") or {}).items())
+    return f" ({kinds})" if kinds else ""
 
 
 def _busy(arm: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""What a sandbox costs on this machine: ``python -m benchmarks.swebench.sandbox``."""
+"""What a sandbox costs on this machine: ``python -m benchmarks.swebench.sandbox [bubblewrap|podman|docker]``."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.swebench.sandbox import BubblewrapSandboxes, SandboxUnavailable, check_available
+from benchmarks.swebench.sandbox import BUBBLEWRAP, SandboxUnavailable, check_kind, sandboxes_of
 
 COMMANDS = 60
 AT_ONCE = 64
 
 
-async def measure() -> None:
+async def measure(kind: str) -> None:
     """Print the seconds of entering the factory, of a command that does nothing, and of many at once."""
     with tempfile.TemporaryDirectory() as workspace:
         begin = time.perf_counter()
-        async with BubblewrapSandboxes() as sandboxes:
+        async with sandboxes_of(kind) as sandboxes:
             _say(f"factory entered        {time.perf_counter() - begin:.2f} s")
             sandbox = await sandboxes.open(Path(workspace))
             times = []
@@ -41,7 +41,8 @@ def _say(line: str) -> None:
 
 if __name__ == "__main__":
     try:
-        check_available()
-        asyncio.run(measure())
-    except SandboxUnavailable as error:
+        chosen = sys.argv[1] if len(sys.argv) > 1 else BUBBLEWRAP
+        check_kind(chosen)
+        asyncio.run(measure(chosen))
+    except (SandboxUnavailable, ValueError) as error:
         sys.exit(str(error))

@@ -2,10 +2,10 @@
 
 Threats a sandbox must contain (each has a test, and a new kind of sandbox must pass them all): writing outside the
 workspace; reading the host's files, environment or processes; the network and unix sockets; fork bombs; memory; huge,
-endless or no output; children that outlive their command; symlinks in place of results; gaining privilege.
+endless or no output; children that outlive their command; symlinks in place of results; gaining privilege; other
+sandboxes; filling the disk.
 
-Not contained yet, by any kind here: many files of allowed size can fill the disk that holds the workspace, since a
-bind mount has no quota; and CPU is shared, not divided.
+CPU is shared, not divided, by every kind here.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ class Limits:
     file_bytes: int = 256 * MIB
     """Largest file a process may write; core dumps are off."""
     open_files: int = 256
+    memory_bytes: int = 4096 * MIB
+    """Of all processes of a command together, ``/tmp`` included: where the kind has a cgroup for it, as containers."""
+    growth_bytes: int = 512 * MIB
+    """What a workspace may grow by. It is looked at from time to time, so a fast writer gets somewhat further."""
+    reserve_bytes: int = 512 * MIB
+    """Left free on the disk that holds the workspaces: below it whatever runs is killed."""
     tmp_bytes: int = 64 * MIB
     """Size of ``/tmp``, which is memory and lasts one command. ``/dev/shm`` has a quarter of it."""
     kept_output_bytes: int = 64 * 1024
@@ -70,7 +76,7 @@ class CommandResult:
     """How a command ended and what it printed."""
 
     exit_code: int | None
-    """128 + n when signal n ended it; None when the sandbox killed it (timeout, or too much output)."""
+    """128 + n when signal n ended it; None when the sandbox killed it (timeout, too much output or disk)."""
     output: str
     """Standard output and error in the order written, undecodable bytes replaced; see ``truncated``."""
     timed_out: bool

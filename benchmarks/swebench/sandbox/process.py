@@ -15,10 +15,11 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal
 
 from benchmarks.swebench.sandbox.base import CommandResult, Limits, SandboxError
+from benchmarks.swebench.sandbox.disk import Disk
 from benchmarks.swebench.sandbox.finishing import finish
+from benchmarks.swebench.sandbox.running import Running
 
 __all__ = ["HOST_ENVIRONMENT", "STATUS_FD", "run_contained"]
 
@@ -28,10 +29,6 @@ HOST_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 """All that the sandbox's programs are started with: inside, ``/proc/1/environ`` shows it."""
 START_TIMEOUT_S = 60.0
 """For bwrap's first sign of life: a hundred times what 64 starting at once on 2 busy cores take."""
-CHUNK_BYTES = 65_536
-"""What a pipe holds."""
-
-_Reason = Literal["timeout", "flood", "cancel"]
 
 
 async def run_contained(
@@ -39,6 +36,7 @@ async def run_contained(
     *,
     timeout: float,  # noqa: ASYNC109 - of the command
     limits: Limits,
+    disk: Disk,
 ) -> CommandResult:
     """Run ``argv``, which is bwrap (or execs it) with ``--json-status-fd`` :data:`STATUS_FD`.
 
@@ -46,56 +44,24 @@ async def run_contained(
         argv: program and arguments.
         timeout: wall seconds from the sandbox being up.
         limits: its output caps are enforced here; the others are the command line's.
+        disk: of its workspace; watched here.
 
     Raises:
         SandboxError: bwrap could not be started, or could not set the sandbox up.
     """
-    run = _Run(limits)
+    run = _Run(limits, disk)
     return await finish(run.run(argv, timeout_s=timeout), on_cancel=lambda: run.kill("cancel"))
 
 
-class _Output:
-    """The first and the last half of what was read."""
+class _Run(Running):
+    """One bwrap, from its start to the certainty that nothing of it lives."""
 
-    def __init__(self, kept_bytes: int) -> None:
-        self._half = kept_bytes // 2
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.total = 0
+    def __init__(self, limits: Limits, disk: Disk) -> None:
+        super().__init__(limits, disk)
+        self._first: int | None = None
+        """A pidfd of the namespace's first process, once there is one."""
 
-    def add(self, chunk: bytes) -> None:
-        self.total += len(chunk)
-        room = self._half - len(self._head)
-        self._head += chunk[:room]
-        self._tail += chunk[room:]
-        del self._tail[: -self._half]
-
-    @property
-    def left_out(self) -> int:
-        return self.total - len(self._head) - len(self._tail)
-
-    def text(self) -> str:
-        if not self.left_out:
-            return (self._head + self._tail).decode(errors="replace")
-        head, tail = (part.decode(errors="replace") for part in (self._head, self._tail))
-        return f"{head}\n[... {self.left_out} bytes left out ...]\n{tail}"
-
-
-class _Run:
-    """One command, from its start to the certainty that nothing of it lives."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._output = _Output(limits.kept_output_bytes)
-        self._reason: _Reason | None = None
-        self._first: int | None = None  # pidfd of the namespace's first process
-
-    def kill(self, reason: _Reason) -> None:
-        """Kill the tree now, or as soon as there is one. The first reason stands."""
-        self._reason = self._reason or reason
-        self._kill_first()
-
-    def _kill_first(self) -> None:
+    def _kill(self) -> None:
         if self._first is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
@@ -115,7 +81,7 @@ class _Run:
         finally:
             transport.close()
             if self._first is not None:
-                self._kill_first()  # only a loop that shuts down comes here with it alive
+                self._kill()  # only a loop that shuts down comes here with it alive
                 os.close(self._first)
                 self._first = None
 
@@ -136,27 +102,20 @@ class _Run:
     async def _follow(
         self, process: asyncio.subprocess.Process, status: asyncio.StreamReader, timeout_s: float
     ) -> CommandResult:
-        reading = asyncio.create_task(self._read(process))
+        assert process.stdout is not None  # noqa: S101 - it is a PIPE; for the type checker
+        reading = asyncio.create_task(self._read(process.stdout))
         await self._find_first(process, status)
         if self._reason is not None:
-            self._kill_first()
-        started = time.monotonic()
-        timer = asyncio.get_running_loop().call_later(timeout_s, self.kill, "timeout")
-        code = await process.wait()
-        timer.cancel()
-        seconds = time.monotonic() - started
-        self._kill_first()  # what the command left running
+            self._kill()
+        async with self._bounded(timeout_s):
+            code = await process.wait()
+            seconds = time.monotonic() - self._started
+        self._kill()  # what the command left running
         await self._first_is_dead()
         await reading
         if self._reason is None and b"exit-code" not in await status.read():
             raise SandboxError(f"the sandbox did not start (status {code}): {self._output.text().strip()}")
-        return CommandResult(
-            exit_code=None if self._reason else code,
-            output=self._output.text(),
-            timed_out=self._reason == "timeout",
-            truncated=self._reason == "flood" or self._output.left_out > 0,
-            seconds=seconds,
-        )
+        return self._result(code, seconds)
 
     async def _find_first(self, process: asyncio.subprocess.Process, status: asyncio.StreamReader) -> None:
         try:
@@ -179,10 +138,3 @@ class _Run:
             await dead.wait()
         finally:
             loop.remove_reader(self._first)
-
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None  # noqa: S101 - it is a PIPE; for the type checker
-        while chunk := await process.stdout.read(CHUNK_BYTES):
-            self._output.add(chunk)
-            if self._output.total > self._limits.read_output_bytes:
-                self.kill("flood")

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.swebench.sandbox.base import Limits
+from benchmarks.swebench.sandbox.base import Limits, SandboxUnavailable
 
 __all__ = ["PACKAGES", "Runtime"]
 
@@ -49,17 +49,29 @@ ENVIRONMENT = {
 
 
 class Runtime:
-    """The host's part of a bwrap command line, staged below ``root``, which the sandbox's user can reach."""
+    """What is lent, staged below ``root``, which the sandbox's user can reach; bwrap's command line for it.
+
+    After :meth:`stage`: ``etc`` is the folder that becomes ``/etc``; ``links`` are pairs of a link's text and its path;
+    ``binds``, in order, are pairs of a folder here and where it lies, read-only, inside.
+    """
 
     def __init__(self, root: Path, *, uid: int | None, packages: Path | None, limits: Limits) -> None:
         self._root = root
         self._uid = uid
         self._packages = packages
         self._limits = limits
-        self._mounts: tuple[str, ...] = ()
+        self.etc = root / "etc"
+        self.links: tuple[tuple[str, str], ...] = ()
+        self.binds: tuple[tuple[str, str], ...] = ()
 
     def stage(self) -> None:
-        """Make the copies. Raises OSError."""
+        """Make the copies. Raises SandboxUnavailable."""
+        try:
+            self._stage()
+        except (OSError, shutil.Error, subprocess.CalledProcessError) as error:
+            raise SandboxUnavailable(f"cannot stage the sandbox's Python in {self._root}: {error}") from error
+
+    def _stage(self) -> None:
         (self._root / "empty").mkdir()
         self._stage_etc()
         if self._packages is None:
@@ -69,29 +81,29 @@ class Runtime:
         python = self._stage_python()
         # Our umask may be 077, and the sandbox's user is another one when we are root.
         subprocess.run(["chmod", "-R", "a+rX", "--", *self._root.iterdir()], check=True, capture_output=True)
-        self._mounts = (
-            *_system(),
-            *self._hide(path for pattern in HOST_PACKAGES for path in Path("/usr").glob(pattern)),
-            *("--ro-bind", str(self._root / "etc"), "/etc"),
-            *("--size", str(self._limits.tmp_bytes), "--tmpfs", TMP),
-            *python,
-            *("--ro-bind", str(self._root / "packages"), PACKAGES),
-            *("--dev", "/dev", "--size", str(self._limits.tmp_bytes // 4), "--tmpfs", "/dev/shm"),  # noqa: S108 - inside
-            *("--remount-ro", "/dev", "--proc", "/proc"),
-        )
+        folders, links = _system()
+        hidden = self._hide(path for pattern in HOST_PACKAGES for path in Path("/usr").glob(pattern))
+        program = str(Path(sys.base_prefix) / "bin" / PYTHON)
+        self.links = (*links, (program, f"{HOME}/bin/python"), (program, f"{HOME}/bin/python3"))
+        self.binds = (*folders, *hidden, *python, (str(self._root / "packages"), PACKAGES))
 
     def arguments(self, workspace: Path) -> tuple[str, ...]:
         """Everything between ``bwrap`` and the program, for one workspace."""
+        tmp = self._limits.tmp_bytes
         return (
             *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"),
             *("--uid", "1000", "--gid", "1000", "--hostname", "swebench"),
-            *self._mounts,
+            *("--ro-bind", str(self.etc), "/etc", "--size", str(tmp), "--tmpfs", TMP),
+            *(part for text, path in self.links for part in ("--symlink", text, path)),
+            *(part for source, target in self.binds for part in ("--ro-bind", source, target)),
+            *("--dev", "/dev", "--size", str(tmp // 4), "--tmpfs", "/dev/shm"),  # noqa: S108 - inside
+            *("--remount-ro", "/dev", "--proc", "/proc"),
             *("--bind", str(workspace), WORKSPACE, "--chdir", WORKSPACE, "--remount-ro", "/", "--clearenv"),
             *(part for name, value in ENVIRONMENT.items() for part in ("--setenv", name, value)),
         )
 
     def _stage_etc(self) -> None:
-        etc = self._root / "etc"
+        etc = self.etc
         etc.mkdir()
         (etc / "passwd").write_text(f"agent:x:1000:1000::{TMP}:/bin/bash\n")
         (etc / "group").write_text("agent:x:1000:\n")
@@ -101,15 +113,13 @@ class Runtime:
         if Path("/etc/ld.so.cache").is_file():
             shutil.copy("/etc/ld.so.cache", etc)
 
-    def _stage_python(self) -> tuple[str, ...]:
+    def _stage_python(self) -> tuple[tuple[str, str], ...]:
         prefix = Path(sys.base_prefix)
         program = prefix / "bin" / PYTHON
-        names = ("--symlink", str(program), f"{HOME}/bin/python", "--symlink", str(program), f"{HOME}/bin/python3")
         if prefix.is_relative_to("/usr"):
-            return names
+            return ()
         if self._uid is None or _reachable(program):
-            hidden = self._hide(prefix.glob("lib/python3*/site-packages"))
-            return ("--ro-bind", str(prefix), str(prefix), *hidden, *names)
+            return ((str(prefix), str(prefix)), *self._hide(prefix.glob("lib/python3*/site-packages")))
         copy = self._root / "python"
         (copy / "bin").mkdir(parents=True)
         shutil.copy2(program, copy / "bin")
@@ -117,23 +127,22 @@ class Runtime:
         shutil.copytree(prefix / "lib" / PYTHON, copy / "lib" / PYTHON, symlinks=True, ignore=unused)
         for library in (prefix / "lib").glob("*.so*"):
             shutil.copy2(library, copy / "lib", follow_symlinks=False)
-        return ("--ro-bind", str(copy), str(prefix), *names)
+        return ((str(copy), str(prefix)),)
 
-    def _hide(self, folders: Iterable[Path]) -> tuple[str, ...]:
-        empty = str(self._root / "empty")
-        return tuple(part for folder in folders for part in ("--ro-bind", empty, str(folder)))
+    def _hide(self, folders: Iterable[Path]) -> tuple[tuple[str, str], ...]:
+        return tuple((str(self._root / "empty"), str(folder)) for folder in folders)
 
 
-def _system() -> tuple[str, ...]:
-    """``/usr`` and the names beside it, as links where the host has links."""
-    parts = ["--ro-bind", "/usr", "/usr"]
+def _system() -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """``/usr`` with the folders beside it, and the links where the host has links."""
+    folders, links = [("/usr", "/usr")], []
     for name in BESIDE_USR:
         path = Path("/", name)
         if path.is_symlink():
-            parts += ("--symlink", str(path.readlink()), str(path))
+            links.append((str(path.readlink()), str(path)))
         elif path.is_dir():
-            parts += ("--ro-bind", str(path), str(path))
-    return tuple(parts)
+            folders.append((str(path), str(path)))
+    return tuple(folders), tuple(links)
 
 
 def _reachable(program: Path) -> bool:

@@ -1,5 +1,9 @@
 """Records and run folders of known content."""
 
+import contextlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -141,3 +145,48 @@ def make_task(tmp_path):
         )
 
     return task
+
+
+@pytest.fixture
+def answering():
+    """A server that answers every generation with this status and body, and counts; gives its URL."""
+    with contextlib.ExitStack() as stack:
+
+        def answering(status, body):
+            class Handler(BaseHTTPRequestHandler):
+                protocol_version = "HTTP/1.1"
+
+                def setup(self):
+                    answering.connections += 1
+                    super().setup()
+
+                def do_POST(self):
+                    self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                    if self.path == "/v1/chat/completions":
+                        answering.asked += 1
+                        self.answer(status, body)
+                    else:
+                        self.answer(200 if self.path == "/flush_cache" else 404, b"")
+
+                def do_GET(self):
+                    page = answering.pages.get(self.path)
+                    self.answer(404 if page is None else 200, (page or "").encode())
+
+                def answer(self, status, body):
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+                def log_message(self, *_):
+                    pass
+
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+            stack.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        answering.asked = answering.connections = 0
+        answering.pages = {}  # what it answers to a GET, by path
+        yield answering

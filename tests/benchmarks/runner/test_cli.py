@@ -1,7 +1,11 @@
 """The command line: what is wrong is said in one line, and an interrupted run still shows what there is."""
 
 import asyncio
+import errno
 import json
+import logging
+import os
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -61,6 +65,17 @@ async def complete(folder):
         (["--engine", "launch", "--server-flags", "--tp 8"], "error: model must name a model"),
         (["--preset", "h100"], "error: unknown preset 'h100': choose from laptop"),
         (["--tasks", "z"], "error: unknown task 'z': choose from a, b"),
+        (["--max-steps", "0"], "error: max_steps must be at least 1, not 0"),
+        (["--max-output-tokens", "0"], "error: max_output_tokens must be at least 1, not 0"),
+        (["--replies", "model"], "error: replies 'model' need an engine that has one"),
+        (
+            ["--replies", "model", "--engine", "http://engine", "--recordings", "r.jsonl"],
+            "error: replies 'model' and recordings 'r.jsonl': leave out one of the two",
+        ),
+        (["--recordings", "nowhere.jsonl"], "error: nowhere.jsonl: cannot be read: "),
+        (["--arms", "config:nowhere.yaml"], "nowhere.yaml"),
+        (["--arms", "proxy:nowhere.toml"], "nowhere.toml"),
+        (["--out", "/dev/null/run"], "error: cannot make /dev/null/run: Not a directory"),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_is_made(invoke, tmp_path, arguments, complaint):
@@ -205,6 +220,86 @@ def test_tasks_of_a_data_set_are_listed_with_their_images(invoke, tmp_path):
     assert result.exit_code == 0
     assert "a_1776_a-1" in result.stdout
     assert "neither" in invoke("tasks", "--source", "rows").stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{not json", "rows.jsonl, line 1: no JSON"),
+        ("[1]", "rows.jsonl, row 1: an object was expected, not list"),
+        ('{"id": "a", "text": "Broken."}', "instance_id: Field required (columns: id, text)"),
+        ("", "rows.jsonl has no rows"),
+    ],
+)
+def test_a_file_with_other_columns_is_named_with_those_it_has(invoke, tmp_path, line, complaint):
+    (tmp_path / "rows.jsonl").write_text(line)
+    result = invoke("tasks", "--source", "rows.jsonl")
+    assert (result.exit_code, "error: " in result.stderr, "Traceback" in result.stderr) == (2, True, False)
+    for part in complaint.split(": "):
+        assert part in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["report", "nowhere"], ["resume", "nowhere"], ["tasks", "--source", "nowhere.jsonl"]]
+)
+def test_what_is_missing_is_named(invoke, arguments):
+    result = invoke(*arguments)
+    assert (result.exit_code, "nowhere" in result.stderr) == (2, True)
+
+
+def test_an_engine_that_is_down_is_told_and_the_run_can_go_on(invoke, tmp_path):
+    (tmp_path / "r.jsonl").write_text(json.dumps({"steps": [{"p": 10, "o": 3}]}))
+    result = invoke(
+        *("run", "--recordings", "r.jsonl", "--agents", "1", "--engine", "http://127.0.0.1:9", "--out", "out")
+    )
+    assert (result.exit_code, result.stderr.count("error: ")) == (1, 1)
+    assert "no engine answers at http://127.0.0.1:9/" in result.stderr
+    assert "swebench resume out" in result.stdout
+
+
+def test_a_server_without_its_environment_is_told(invoke, tmp_path):
+    (tmp_path / "r.jsonl").write_text(json.dumps({"steps": [{"p": 10, "o": 3}]}))
+    given = ["--engine", "launch", "--model", "m", "--server-python", "/nowhere/python", "--out", "out"]
+    result = invoke("run", "--recordings", "r.jsonl", "--agents", "1", *given)
+    assert (result.exit_code, "there is no /nowhere/python: name an environment" in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("full", ["engine.log", "concur.log", "summary.json"])
+def test_a_full_disk_leaves_what_there_is_and_says_how_to_go_on(invoke, run_as, tmp_path, monkeypatch, full):
+    opened, replace = Path.open, os.replace
+
+    def no_room(target):
+        if Path(target).name == full:
+            raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    def open_(self, *args, **more):
+        no_room(self)
+        return opened(self, *args, **more)
+
+    def replace_(source, target):
+        no_room(target)
+        replace(source, target)
+
+    async def work(folder):
+        logging.getLogger("concur_agents").warning("something to say")
+        with (folder.path / "engine.log").open("wb"):
+            pass
+        await complete(folder)
+
+    run_as(work)
+    monkeypatch.setattr(Path, "open", open_)
+    monkeypatch.setattr(os, "replace", replace_)
+    if full == "concur.log":
+        monkeypatch.setattr(cli._LogFile, "_open", lambda self: no_room(self.baseFilename))
+    result = invoke("run", "--agents", "2", "--out", "out")
+    assert "Traceback" not in result.output
+    assert len(list((tmp_path / "out").glob("arms/*/1/agents/*.json"))) == 6
+    if full == "concur.log":  # nothing of worth is lost
+        assert result.exit_code == 0
+    else:
+        assert result.exit_code == 1
+        assert "No space left on device" in result.stderr
+        assert "resume out" in result.stdout
 
 
 def test_tasks_lists_the_tasks(invoke):

@@ -63,3 +63,17 @@ async def test_an_unreachable_url_is_named(tmp_path):
     with pytest.raises(EngineError, match=r"no engine answers at http://127\.0\.0\.1:9/"):
         async with open_engine(RunConfig(engine="http://127.0.0.1:9"), tmp_path / "log"):
             pass
+
+
+@pytest.mark.xfail(reason="connect() takes whoever answers /server_info for SGLang", strict=True)
+async def test_a_vllm_that_also_describes_itself_is_no_sglang(answering):
+    """vLLM answers ``/server_info`` where it offers to empty its cache (VLLM_SERVER_DEV_MODE), which is always here."""
+    answering.pages = {
+        "/server_info": '{"vllm_config": "model=..."}',
+        "/version": '{"version": "0.32.0"}',
+        "/v1/models": '{"data": [{"id": "m", "max_model_len": 4096}]}',
+        "/metrics": 'vllm:cache_config_info{block_size="32",num_gpu_blocks="100"} 1\n',
+    }
+    url = answering(200, b"")
+    async with open_engine(RunConfig(engine=url), Path("log")) as engine:
+        assert (engine.kind.name, engine.scheduling["context_length"], engine.capacity_tokens) == ("vllm", 4096, 3200)

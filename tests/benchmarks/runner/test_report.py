@@ -43,7 +43,13 @@ def test_unknown_figures_are_shown_as_unknown(make_run, make_record, make_step):
 
 def test_agents_that_failed_are_told(make_run, make_record):
     shown = text(summarise(make_run(two_arms(make_record, outcome="failed", error="X: y"), agents=1)))
-    assert "concur: 1 agents failed" in shown
+    assert "concur: 1 agents failed (1 X); their records say why" in shown
+
+
+def test_where_the_model_decides_times_are_not_all_concurs_doing(make_run, make_record):
+    told = "no two arms did the same work"
+    live = make_run(two_arms(make_record), agents=1, replies="model", engine="http://engine")
+    assert told in text(summarise(live))
 
 
 def test_arms_that_resolved_different_tasks_are_told(make_run, make_record):
@@ -53,6 +59,16 @@ def test_arms_that_resolved_different_tasks_are_told(make_run, make_record):
 def test_a_harness_that_set_the_pace_is_told(make_run, make_record):
     arms = {("concur", 1): ([make_record(ended_s=1.0)], [], DONE)}
     assert "the process of the agents kept 100% of a core busy" in text(summarise(make_run(arms, agents=1)))
+
+
+def test_what_the_harness_itself_cost_is_told(make_run, make_record):
+    shown = text(summarise(make_run(two_arms(make_record), agents=1)))
+    assert "took of this machine's 2 cores: uncontrolled 5.6%, concur 16.7%." in shown
+
+
+def test_nothing_is_made_up_where_no_cost_was_noted(make_run, make_record):
+    arms = {("concur", 1): ([make_record()], [], {"capacity_tokens": 100})}
+    assert "The harness" not in text(summarise(make_run(arms, agents=1)))
 
 
 def test_a_busy_machine_is_told(make_run, make_record):

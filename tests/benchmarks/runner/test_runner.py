@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import io
 import itertools
 import os
 from typing import ClassVar
@@ -12,7 +13,7 @@ import pytest
 from benchmarks.engines.wire import EngineError
 from benchmarks.swebench import runner
 from benchmarks.swebench.config import RunConfig
-from benchmarks.swebench.records import RecordError, RunFolder
+from benchmarks.swebench.records import ArmFolder, RecordError, RunFolder
 from benchmarks.swebench.runner import plan_agents, run_arms
 from benchmarks.swebench.setting import Setting
 from concur_agents.testing import ScriptedReader
@@ -318,21 +319,47 @@ async def test_who_failed_because_the_engine_is_gone_runs_again(batch, tmp_path,
     assert [record.outcome for record in folder.arm("fixed:1", 1).agents()] == ["completed"] * 2
 
 
-async def test_a_full_disk_is_one_line_and_loses_nothing(batch, tmp_path, monkeypatch):
+@pytest.mark.parametrize("what", ["agents", "left"])
+async def test_a_full_disk_is_one_line_and_loses_nothing(batch, tmp_path, monkeypatch, what):
     config, replace = RunConfig(agents=4, arms=("fixed:1",)), os.replace
 
     def full(source, target):
-        if "agents" in str(target) and len(list(target.parent.glob("*.json"))) == 2:
+        if what in target.parts and len(list(target.parent.glob("*.json"))) == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(RecordError, match=r"cannot write .*agents/.*: No space left on device"):
+    with pytest.raises(RecordError, match=rf"cannot write .*{what}/.*: No space left on device"):
         await batch(config)
     monkeypatch.setattr(os, "replace", replace)
     before = RunFolder(tmp_path / "run").arm("fixed:1", 1).agents()
     assert len(before) >= 2
     folder = await batch(config)
     after = {record.agent_id: record for record in folder.arm("fixed:1", 1).agents()}
-    assert len(after) == 4
+    assert [record.resolved for record in after.values()] == [True] * 4
     assert all(after[record.agent_id].steps == record.steps for record in before if record.outcome == "completed")
+
+
+@pytest.mark.parametrize("what", ["timeline.jsonl", "arm.json"])
+async def test_a_disk_that_is_full_at_another_moment_loses_nobody(batch, tmp_path, monkeypatch, what):
+    config, replace = RunConfig(agents=2, arms=("fixed:1",)), os.replace
+
+    def full(source, target):
+        if target.name == what:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    class Full(io.StringIO):
+        name = what
+
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        if what == "timeline.jsonl":
+            patch.setattr(ArmFolder, "open_timeline", lambda self: Full())
+        with pytest.raises(RecordError, match=rf"cannot write .*{what}: No space left on device"):
+            await batch(config)
+    folder = await batch(config)
+    assert [record.resolved for record in folder.arm("fixed:1", 1).agents()] == [True] * 2
