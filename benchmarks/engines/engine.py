@@ -103,8 +103,10 @@ async def connect(url: str, **more: Any) -> Engine:
         EngineError: nobody answers there, or it is neither SGLang nor vLLM.
     """
     url = url.rstrip("/").removesuffix("/v1")
-    status, _ = await asyncio.to_thread(call, "GET", f"{url}/server_info")
-    return await (_sglang(url, more) if status == 200 else _vllm(url, more))
+    status, text = await asyncio.to_thread(call, "GET", f"{url}/server_info")
+    # vLLM has that page too where it offers to empty its cache (VLLM_SERVER_DEV_MODE): with other words on it.
+    sglang = status == 200 and '"vllm_config"' not in text
+    return await (_sglang(url, more) if sglang else _vllm(url, more))
 
 
 async def _sglang(url: str, more: Mapping[str, Any]) -> Engine:

@@ -65,7 +65,6 @@ async def test_an_unreachable_url_is_named(tmp_path):
             pass
 
 
-@pytest.mark.xfail(reason="connect() takes whoever answers /server_info for SGLang", strict=True)
 async def test_a_vllm_that_also_describes_itself_is_no_sglang(answering):
     """vLLM answers ``/server_info`` where it offers to empty its cache (VLLM_SERVER_DEV_MODE), which is always here."""
     answering.pages = {
