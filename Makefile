@@ -66,7 +66,7 @@ lab-real: setup  ## the lab's batches and arms on real SGLang on this CPU, besid
 	@$(BIN)/python -m benchmarks.lab.real run --json runs/lab_real.jsonl $(ARGS)
 
 test: setup sandbox lint  ## everything that must hold before a change lands
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadfile $(ARGS)  # most of them wait for processes and sockets
 	@+$(MAKE) --no-print-directory adapters
 
 adapters: setup  ## every adapter with its real framework, in its oldest and newest versions

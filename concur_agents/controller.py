@@ -457,6 +457,8 @@ class Controller:
 
     def _report(self) -> None:
         """Say once what is wrong, and once that it no longer is."""
+        if self._stop.is_set():
+            return  # a reading that was cut by closing is no news
         problem = self._governor.problem
         if (problem is None) == (self._problem is None):
             return

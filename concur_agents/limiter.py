@@ -86,7 +86,7 @@ class Limiter(Turns):
     def leave(self, agent_id: str, outcome: Outcome | None) -> None:
         """Close the agent's context: the agent ends; None when it goes on in a later context."""
         self._entered.discard(agent_id)
-        if outcome is not None:
+        if not self._dropped(agent_id) and outcome is not None:
             self._finish(agent_id, outcome)
 
     # --- asking for a seat ---
@@ -213,7 +213,7 @@ class Limiter(Turns):
     @turn(later=True)
     def finish(self, agent_id: str, outcome: Outcome) -> bool:
         """The agent and its sub-agents ended; False when it is not known (any more). Who waits for it is told."""
-        return self._finish(agent_id, outcome)
+        return self._dropped(agent_id) or self._finish(agent_id, outcome)
 
     @turn(later=True)
     def observe(self, agent_id: str, usage: TokenUsage, request: Request | None = None) -> None:
@@ -358,6 +358,19 @@ class Limiter(Turns):
             elif admission.parent(agent_id) is not None:
                 self._note(agent_id, AgentEventKind.PARKED)  # the family's first agent is told by settle
         return changed
+
+    def _dropped(self, agent_id: str) -> bool:
+        """Whether the agent gave up before its first step, and so leaves without having been there."""
+        life = self._lives.get(agent_id)
+        if life is None or life.begun or life.granted or life.open_steps or agent_id in self._queued:
+            return False
+        if self._meter.steps(agent_id):
+            return False
+        self._admission.withdraw(agent_id)
+        if agent_id in self._admission:
+            return False  # it has run, or sub-agents go on
+        self._forget(agent_id)
+        return True
 
     def _finish(self, agent_id: str, outcome: Outcome) -> bool:
         now = self._clock()

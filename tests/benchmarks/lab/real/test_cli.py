@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.lab.real import cli
+from benchmarks.lab.real import cli, figures, report
 from benchmarks.lab.real.store import Store
 
 FAST = ["--engine", "emulator", "--speedup", "400", "--workloads", "judge", "--agents", "2", "--repeats", "1"]
@@ -17,7 +17,10 @@ def call(*arguments):
 def done(tmp_path_factory):
     """One whole run, and its file."""
     path = tmp_path_factory.mktemp("cli") / "runs.jsonl"
-    return call("run", *FAST, "--arms", "uncontrolled,fixed:1", "--json", path), path
+    with pytest.MonkeyPatch.context() as patch:  # other tests may run beside this one
+        patch.setattr(figures, "NOISY", 9)
+        patch.setattr(report, "NOISY", 9)
+        return call("run", *FAST, "--arms", "uncontrolled,fixed:1", "--json", path), path
 
 
 def test_a_run_measures_predicts_and_reports(done) -> None:

@@ -149,7 +149,7 @@ def test_a_trajectory_that_is_wrong_is_named(tmp_path) -> None:
         from_trace(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8bnot gzip", gzip.compress(b"{}\n" * 99)[:20], b"\xff\xfe\x00"])
+@pytest.mark.parametrize("content", [b"\x1f\x8bnot gzip", gzip.compress(b"{}\n" * 99, mtime=0)[:20], b"\xff\xfe\x00"])
 def test_what_cannot_be_read_at_all_is_named(tmp_path, content) -> None:
     path = tmp_path / "bad.jsonl.gz"
     path.write_bytes(content)
