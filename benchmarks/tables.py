@@ -49,7 +49,7 @@ _COMMANDS = {
     "real": "make bench-real",
     "frameworks": "make bench-frameworks ARGS='--repeats 4'",
     "mini_swe_agent": "make bench-mini-swe-agent ARGS='--repeats 3'",
-    "gateway": "make bench-gateway",
+    "gateway": "make bench-gateway ARGS='--seconds 3'",
     "lab": "make lab-full",
     "lab_goals": "make lab-full",
     "lab_parameters": "make lab-parameters",

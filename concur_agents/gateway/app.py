@@ -304,7 +304,7 @@ class Gateway:
                 for upstream in self.upstreams:
                     if upstream.down:
                         await upstream.probe()
-            except Exception:  # noqa: BLE001 - the same
+            except Exception:  # noqa: BLE001 - a bug of ours must not end the sweeps: unreported agents would pile up
                 _log.exception("agents that have ended could not be looked for")  # and are in a second
 
 

@@ -117,7 +117,10 @@ class Roster:
         member.since = self._clock()
         if answered and member.matched:
             self._histories.answered(member.agent_id, said)
-        if member.open == 0 and self._members.get(member.agent_id) is member:
+        known = self._members.get(member.agent_id)
+        if known is None:
+            member.run.finish(Outcome.CANCELLED)  # ended meanwhile, and may have asked for a seat again since
+        if member.open == 0 and known is member:
             self._idle[member.agent_id] = member
             if done:
                 self._done[member.agent_id] = member
@@ -125,6 +128,11 @@ class Roster:
 
     def moved(self, member: Member, upstream: Upstream) -> None:
         """The agent goes on at another engine: its own does not answer."""
+        if member.upstream is upstream:
+            return  # another request of its was here before
+        if self._members.get(member.agent_id) is not member:
+            member.upstream = upstream  # it has ended; its request goes on, and is nobody's
+            return
         _log.warning("agent %s moves from %s to %s", member.agent_id, member.upstream.name, upstream.name)
         member.upstream.agents -= 1
         member.run.finish(Outcome.CANCELLED)

@@ -172,3 +172,30 @@ def test_an_engine_that_hangs_is_left_by_the_client_alone(wire: Any) -> None:
             httpx.post(served.url + CHAT, json=BODY, headers={"X-Session-ID": "a"}, timeout=0.2)
         wire.until(lambda: idle(served) and served.gateway.requests == 0)
         never.set()
+
+
+def test_requests_of_one_agent_at_once_move_it_once(wire: Any) -> None:
+    with wire.RawEngine() as first, wire.RawEngine() as second, wire.serve(first.url, second.url) as served:
+        httpx.post(served.url + CHAT, json=BODY, headers={"X-Session-ID": "a"}).raise_for_status()
+        member, upstreams = served.gateway.roster.get("a"), served.gateway.upstreams
+        served.gateway.roster.moved(member, upstreams[1])
+        run = member.run
+        served.gateway.roster.moved(member, upstreams[1])
+        assert member.run is run
+        assert [upstream.agents for upstream in upstreams] == [0, 1]
+
+
+def test_an_agent_that_was_ended_meanwhile_leaves_nothing_at_another_engine(wire: Any) -> None:
+    with wire.RawEngine() as first, wire.RawEngine() as second, wire.serve(first.url, second.url) as served:
+        httpx.post(served.url + CHAT, json=BODY, headers={"X-Session-ID": "a"}).raise_for_status()
+        roster, upstreams = served.gateway.roster, served.gateway.upstreams
+        member = roster.get("a")
+        member.open += 1
+        roster.finish("a")
+        roster.moved(member, upstreams[1])
+        with served.controller.sync.agent("a").step():  # as a request that had not heard of it
+            pass
+        assert served.controller.stats().known == 1
+        roster.close(member, answered=False)
+        assert [upstream.controller.stats().known for upstream in upstreams] == [0, 0]
+        assert [upstream.agents for upstream in upstreams] == [0, 0]
