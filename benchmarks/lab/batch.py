@@ -86,10 +86,14 @@ class Batch:
     waves: Sequence[Sequence[Plan]]
     update_s: float = 0.0
     """Seconds that the engine stands still between two waves, after which its cache is empty."""
+    cores: int | None = None
+    """Tools that the agents' machine runs at a time, while the others wait in line; None for as many as there are."""
 
     def __post_init__(self) -> None:
         if not self.plans:
             raise ValueError("a batch needs at least one agent")
+        if self.cores is not None and self.cores < 1:
+            raise ValueError(f"cores must be at least 1, or None, got {self.cores}")
         if len({plan.agent_id for plan in self.plans}) < len(self.plans):
             raise ValueError("two agents of a batch have the same id")
 
@@ -99,6 +103,6 @@ class Batch:
         return tuple(plan for wave in self.waves for plan in wave)
 
     @classmethod
-    def of(cls, plans: Sequence[Plan]) -> Batch:
+    def of(cls, plans: Sequence[Plan], *, cores: int | None = None) -> Batch:
         """One wave."""
-        return cls((plans,))
+        return cls((plans,), cores=cores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from functools import partial
 
@@ -89,6 +90,7 @@ class _Cell:
         )
         self._make_gate = partial(arm.gate, scene)
         self._results: list[AgentResult] = []
+        self._cores = contextlib.nullcontext() if batch.cores is None else asyncio.Semaphore(batch.cores)
 
     async def run(self) -> Result:
         gate = self._make_gate()
@@ -131,7 +133,8 @@ class _Cell:
         async with gate.agent(plan.agent_id) as run:
             for index, step in enumerate(plan.steps):
                 if index:
-                    await asyncio.sleep(plan.steps[index - 1].tool_s)
+                    async with self._cores:
+                        await asyncio.sleep(plan.steps[index - 1].tool_s)
                 async with run.step() as generation:
                     split, end = step.prompt * TOKEN_BYTES, (step.prompt + step.output) * TOKEN_BYTES
                     request = Request(

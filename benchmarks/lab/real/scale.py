@@ -46,7 +46,7 @@ def scaled(batch: Batch, scale: Scale) -> Batch:
         ValueError: an agent's very first step is longer than ``scale.longest``.
     """
     waves = [[_scaled(plan, scale) for plan in wave] for wave in batch.waves]
-    return Batch(waves, update_s=batch.update_s * scale.tools)
+    return replace(batch, waves=waves, update_s=batch.update_s * scale.tools)
 
 
 def _scaled(plan: Plan, scale: Scale) -> Plan:

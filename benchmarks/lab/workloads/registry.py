@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from benchmarks.lab.workloads.arrivals import ARRIVALS
 from benchmarks.lab.workloads.base import Workload
+from benchmarks.lab.workloads.busy_host import BUSY_HOST
 from benchmarks.lab.workloads.coding import CODING
 from benchmarks.lab.workloads.distill import DISTILL
 from benchmarks.lab.workloads.documents import NO_SHARED_PREFIX
@@ -29,6 +30,7 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             MIXED,
             NO_SHARED_PREFIX,
             SLOW_TOOLS,
+            BUSY_HOST,
             RL_WAVES,
             JUDGE,
             DISTILL,

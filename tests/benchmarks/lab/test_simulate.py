@@ -1,5 +1,7 @@
 """A cell of the lab: exact, deterministic, and what an agent waits for is the engine's time."""
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.lab.arms import parse_arms
@@ -30,6 +32,18 @@ def test_one_agent_alone_takes_its_prefills_its_decodes_and_its_tools() -> None:
     assert result.makespan_s == pytest.approx(first + 5 + second, abs=0.01)
     assert (result.lost, result.recomputed_tokens) == (0, 1)
     assert result.agents[0].steps == 2
+
+
+def test_tools_wait_in_line_for_the_cores_there_are() -> None:
+    together = simulate(plans(4, tool_s=500.0), ENGINE, arm()).makespan_s
+    in_line = simulate(replace(plans(4, tool_s=500.0), cores=1), ENGINE, arm()).makespan_s
+    assert in_line - together == pytest.approx(3 * 500, abs=50)
+
+
+@pytest.mark.parametrize("cores", [0, -1])
+def test_a_batch_needs_a_core(cores: int) -> None:
+    with pytest.raises(ValueError, match="cores"):
+        replace(plans(1), cores=cores)
 
 
 def test_the_same_cell_twice_is_the_same() -> None:

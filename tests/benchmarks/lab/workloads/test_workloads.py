@@ -9,6 +9,7 @@ import pytest
 from benchmarks.lab.engines import get_engine
 from benchmarks.lab.workloads import WORKLOADS, get_workload
 from benchmarks.lab.workloads import __main__ as command
+from benchmarks.lab.workloads.busy_host import CORES
 from benchmarks.lab.workloads.rl_waves import GROUP, UPDATE_S, WAVE
 from benchmarks.lab.workloads.table import PAGE, filled
 
@@ -37,7 +38,7 @@ def wanted(wave):
 def test_the_workloads_of_the_design_are_there() -> None:
     assert set(NAMES) == {
         *("swe", "coding-sessions", "react-10", "mixed", "no-shared-prefix", "slow-tools"),
-        *("rl-waves", "judge", "distill", "arrivals", "fits"),
+        *("busy-host", "rl-waves", "judge", "distill", "arrivals", "fits"),
     }
 
 
@@ -139,6 +140,13 @@ def test_one_step_in_a_hundred_holds_a_third_of_the_slow_tools_time() -> None:
     times = sorted(step.tool_s for plan in get_workload("slow-tools").batch(0, 300).plans for step in plan.steps)
     assert sum(times[-len(times) // 100 :]) / sum(times) == pytest.approx(1 / 3, abs=0.06)
     assert 500 < times[-1] <= 600
+
+
+def test_the_cores_of_a_busy_host_are_what_its_batch_waits_for() -> None:
+    batch = get_workload("busy-host").batch(0)
+    tools = sum(step.tool_s for plan in batch.plans for step in plan.steps[:-1])
+    assert batch.cores == CORES
+    assert tools / CORES > 3 * max(sum(step.tool_s for step in plan.steps) for plan in batch.plans)
 
 
 def test_rollouts_of_a_group_share_their_prompt_and_a_wave_has_whole_groups() -> None:
