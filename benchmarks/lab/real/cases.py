@@ -56,6 +56,8 @@ CASES: Mapping[str, Case] = MappingProxyType(
             Case(workload="swe", agents=48, scale=Scale(tokens=0.0275, merge=6, tools=0.25)),
             Case(workload="react-10", agents=48, scale=Scale(tokens=0.1, tools=1.0)),
             Case(workload="judge", agents=120, scale=Scale(tokens=0.1, tools=1.0)),
+            Case(workload="mixed", agents=40, scale=Scale(tokens=0.05, merge=3, tools=0.5)),
+            Case(workload="coding-sessions", agents=24, scale=Scale(tokens=0.025, merge=4, tools=0.25)),
             Case(workload="distill", agents=48, scale=Scale(tokens=0.08, tools=1.0)),
         )
     }
