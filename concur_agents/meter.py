@@ -67,6 +67,8 @@ class _Account:
     """The step that runs should find its context cached."""
     kept: bool = False
     """It kept its seat since the step before."""
+    told: bool = False
+    """Its replies have said what was cached: one that then does not means nothing was (SGLang leaves the 0 out)."""
     began_at: float | None = None
     """When the step that runs began; None when none runs."""
     ended_at: float | None = None
@@ -265,6 +267,10 @@ class Meter:
     def _count(self, account: _Account, usage: TokenUsage) -> None:
         totals = self._totals
         cached, recomputed = totals.cached, totals.recomputed
+        if usage.cached:
+            account.told = True
+        elif usage.cached is None and usage.prompt is not None and account.told:
+            usage = replace(usage, cached=0)
         if usage.cached is not None:
             cached = (cached or 0) + usage.cached
             recomputed = recomputed or 0

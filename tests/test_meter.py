@@ -207,6 +207,22 @@ def test_zero_reported_is_known() -> None:
     assert seen(meter).reports_reuse
 
 
+def test_an_agent_whose_replies_told_of_cached_tokens_found_none_where_one_leaves_them_out(meter: Meter) -> None:
+    step(meter, "a", 140, 75)
+    step(meter, "a", 160, None)
+    assert meter.totals.cached == 75
+    assert meter.totals.recomputed == 25 + 140
+    assert seen(meter).reuse == 75 / 240
+
+
+@pytest.mark.parametrize("prompt", [160, None], ids=["not told before", "a reply that tells nothing at all"])
+def test_what_is_left_out_else_stays_unknown(meter: Meter, prompt: int | None) -> None:
+    step(meter, "b", 100, 50, kept_seat=False)  # whose client says it: another's need not
+    step(meter, "a" if prompt else "b", prompt, None)
+    assert meter.totals.recomputed == 0
+    assert seen(meter).reuse is None
+
+
 def test_unknown_prompt_keeps_the_context_it_last_knew(meter: Meter) -> None:
     step(meter, "a", None, None, None)
     assert meter.context("a") == 100

@@ -9,10 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from concur_agents.emulator import control
-from concur_agents.emulator.chat import chat_completions, completions
+from concur_agents.emulator.chat import chat_completions
+from concur_agents.emulator.completions import completions
 from concur_agents.emulator.generate import generate
+from concur_agents.emulator.messages import count_tokens, create_message
 from concur_agents.emulator.metrics import MetricsPage
 from concur_agents.emulator.problems import BadRequestError
+from concur_agents.emulator.responses import create_response, no_store
 from concur_agents.emulator.service import Service, ServiceConfig
 from concur_agents.emulator.tokenizer import Tokenizer
 from concur_agents.emulator.wire import Json, error
@@ -30,6 +33,11 @@ def create_app(config: ServiceConfig | None = None, tokenizer: Tokenizer | None 
         routes=[
             Route("/v1/chat/completions", chat_completions, methods=["POST"]),
             Route("/v1/completions", completions, methods=["POST"]),
+            Route("/v1/messages", create_message, methods=["POST"]),
+            Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
+            Route("/v1/responses", create_response, methods=["POST"]),
+            Route("/v1/responses/{response_id}", no_store),
+            Route("/v1/responses/{response_id}/cancel", no_store, methods=["POST"]),
             Route("/generate", generate, methods=["POST", "PUT"]),
             Route("/v1/models", control.models),
             Route("/metrics", control.metrics),

@@ -9,11 +9,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from concur_agents.emulator.chat import wait_for
 from concur_agents.emulator.problems import BadRequestError
 from concur_agents.emulator.radix import TOKEN_BYTES, pack, unpack
 from concur_agents.emulator.request import FinishReason
 from concur_agents.emulator.service import Answer, Service
+from concur_agents.emulator.turns import wait_for
 from concur_agents.emulator.wire import EventStream, Json, body_of
 
 __all__ = ["generate"]

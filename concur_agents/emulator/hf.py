@@ -49,6 +49,7 @@ class HuggingFaceTokenizer:
         environment.globals["raise_exception"] = _refuse
         self._template_error: type[Exception] = jinja2.TemplateError
         self._template = environment.from_string(_chat_template(folder, config))
+        self.system_anywhere = self._shows_later_system()
 
     def encode(self, text: str) -> bytes:
         """Ids of plain text, without special tokens added."""
@@ -83,6 +84,15 @@ class HuggingFaceTokenizer:
     def filler(self, count: int, seed: int) -> bytes:
         """Any ids but special ones."""
         return pack(random.Random(seed).choices(self._plain, k=count))
+
+    def _shows_later_system(self) -> bool:
+        mark = "a later system message"
+        roles = {"system": "x", "user": "y"}
+        first = [{"role": role, "content": text} for role, text in roles.items()]
+        try:
+            return mark in self._apply([*first, {"role": "system", "content": mark}, first[1]], None, prompt=False)
+        except ValueError:
+            return False
 
     def _apply(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, *, prompt: bool

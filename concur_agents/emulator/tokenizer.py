@@ -33,6 +33,9 @@ class Reply:
 class Tokenizer(Protocol):
     """What the server needs of one."""
 
+    system_anywhere: bool
+    """Whether a chat may have system messages after its first: else they go to its front."""
+
     def encode(self, text: str) -> bytes:
         """Plain text as packed tokens."""
 
@@ -59,6 +62,8 @@ class ByteTokenizer:
     Args:
         remember_bytes: bound on the text kept for that.
     """
+
+    system_anywhere = True
 
     # Special tokens are the bytes FF FF FF xx, which no UTF-8 text contains.
     START, END, CALL, THINK = (bytes((number, 0xFF, 0xFF, 0xFF)) for number in range(1, 5))
@@ -142,7 +147,8 @@ def message_text(message: Message) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(str(part.get("text", "")) if isinstance(part, Mapping) else str(part) for part in content)
+        texts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
+        return " ".join(str(text) for text in texts if text is not None)  # as SGLang flattens parts for a template
     raise ValueError(f"content must be a string or a list of parts, got {type(content).__name__}")
 
 

@@ -79,12 +79,20 @@ class EventStream(Response):
     Args:
         events: the objects.
         on_gone: called when the client leaves before the end.
+        named: each event has its object's ``type`` for a name, and the last one ends the stream, not ``[DONE]``.
     """
 
-    def __init__(self, events: AsyncIterator[dict[str, Any]], on_gone: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        events: AsyncIterator[dict[str, Any]],
+        on_gone: Callable[[], None] | None = None,
+        *,
+        named: bool = False,
+    ) -> None:
         super().__init__(media_type="text/event-stream")
         self._events = events
         self._on_gone = on_gone
+        self._named = named
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002, the ASGI signature
@@ -106,6 +114,8 @@ class EventStream(Response):
     async def _pump(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async for event in self._events:
-            line = f"data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n"
+            name = f"event: {event['type']}\n" if self._named else ""
+            line = f"{name}data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n"
             await send({"type": "http.response.body", "body": line.encode("utf-8", "replace"), "more_body": True})
-        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
+        last = b"" if self._named else b"data: [DONE]\n\n"
+        await send({"type": "http.response.body", "body": last, "more_body": False})

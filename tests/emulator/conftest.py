@@ -37,6 +37,15 @@ class Answer:
         assert lines.pop() == "[DONE]"
         return [json.loads(line) for line in lines]
 
+    def named(self) -> list[Any]:
+        """The same where each event has the name that its object gives for its type."""
+        events = []
+        for block in filter(None, self.text.split("\n\n")):
+            name, _, data = block.partition("\n")
+            events.append(json.loads(data.removeprefix("data: ")))
+            assert name == f"event: {events[-1]['type']}"
+        return events
+
 
 class AsgiClient:
     """Calls an ASGI app in the running loop. `leave` makes the client go away in the middle of a request."""
@@ -50,6 +59,16 @@ class AsgiClient:
 
     async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
         return await self.call("POST", path, json.dumps(body).encode(), {"content-type": "application/json", **headers})
+
+    async def held(self, call: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
+        """A call whose request waits in an engine that stands still."""
+        self.service.driver.pause()
+        task = asyncio.ensure_future(call)
+        for _ in range(100):
+            if self.service.scheduler.waiting:
+                return task
+            await asyncio.sleep(0)
+        raise AssertionError("it did not reach the engine")
 
     async def call(
         self, method: str, path: str, body: bytes, headers: dict[str, str], leave: asyncio.Event | None = None

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,20 @@ def test_a_generated_reply_is_what_the_next_prompt_shows(tokenizer: HuggingFaceT
     said = {"role": "assistant", "content": reply.content, "tool_calls": calls}
     after = tokenizer.render([*ASK, said, {"role": "user", "content": "go on"}], None)
     assert after.startswith(tokenizer.render(ASK, None) + tokenizer.render_reply(reply))
+
+
+@pytest.mark.parametrize(
+    ("template", "anywhere"),
+    [
+        ("{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}", True),
+        ("{{ messages[0].content }}{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}", False),
+        ("{% for m in messages[1:] if m.role == 'system' %}{{ raise_exception('no') }}{% endfor %}", False),
+    ],
+)
+def test_a_template_tells_whether_it_shows_later_system_messages(tmp_path: Path, template: str, anywhere: bool) -> None:
+    shutil.copytree(MODEL, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "chat_template.jinja").write_text(template)
+    assert HuggingFaceTokenizer(tmp_path).system_anywhere is anywhere
 
 
 def test_filler_avoids_special_tokens_and_follows_the_seed(tokenizer: HuggingFaceTokenizer) -> None:

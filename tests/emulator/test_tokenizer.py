@@ -90,6 +90,12 @@ def test_remembering_messages_changes_nothing_and_is_bounded() -> None:
     assert not forgetful._known
 
 
+def test_parts_of_text_are_told_apart_by_a_space() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}]
+    chats = [[{"role": "user", "content": content}] for content in (parts, "a b")]
+    assert len({ByteTokenizer().render(chat, None) for chat in chats}) == 1
+
+
 @pytest.mark.parametrize(
     "message",
     [

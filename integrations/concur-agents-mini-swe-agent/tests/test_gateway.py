@@ -172,6 +172,40 @@ def test_an_error_of_the_engine_is_the_same_exception(fresh: list[str], kind: An
     assert raised[0] == raised[1]
 
 
+# --- LiteLLM's other APIs ---
+
+SERVED = ServiceConfig.preset("laptop").model  # SGLang's responses API takes no other name
+NAMED: dict[str, Any] = {"api_key": "none", "tools": [{**TOOLS[0], **TOOLS[0]["function"]}]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_response_is_the_same(fresh: list[str], stream: bool) -> None:
+    options: dict[str, Any] = {"model": f"openai/{SERVED}", "input": ASK, "stream": stream, **NAMED}
+    said: list[Any] = []
+    for url in fresh:
+        reply: Any = await litellm.aresponses(api_base=f"{url}/v1", **options)
+        if stream:
+            events = [event async for event in reply]
+            reply = events[-1].response
+        said.append([reply.status, reply.usage.input_tokens, [item.type for item in reply.output]])
+    assert said[0] == said[1]
+    assert said[0][0] == "completed"
+    assert said[0][2] == ["message", "function_call"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_message_of_anthropic_s_is_the_same(fresh: list[str], stream: bool) -> None:
+    options: dict[str, Any] = {"model": "anthropic/m", "messages": ASK, "api_key": "none", "tools": TOOLS}
+    said = []
+    for url in fresh:
+        reply: Any = await litellm.acompletion(api_base=url, max_tokens=50, stream=stream, **options)
+        if stream:
+            reply = litellm.stream_chunk_builder([chunk async for chunk in reply], messages=ASK)
+        said.append(kept(reply.model_dump(warnings=False)))
+    assert said[0] == said[1]
+    assert said[0]["choices"][0]["finish_reason"] == "tool_calls"
+
+
 # --- its agents ---
 
 
