@@ -108,7 +108,7 @@ $(VENV)/.ready: pyproject.toml integrations/concur-agents-langgraph/pyproject.to
 sandbox: setup  ## bubblewrap, for the benchmark's agents
 	@command -v bwrap >/dev/null && command -v setpriv >/dev/null && command -v choom >/dev/null || { \
 	  run=$$([ "$$(id -u)" = 0 ] || echo sudo); echo "installing bubblewrap"; \
-	  { $$run apt-get update && $$run apt-get install -y --no-install-recommends bubblewrap util-linux; } >>$(LOG) 2>&1 \
+	  { $$run apt-get update && $$run apt-get install -y --no-install-recommends bubblewrap libseccomp2 util-linux; } >>$(LOG) 2>&1 \
 	  || { tail -n 5 $(LOG); echo "could not install bubblewrap: install it yourself (apt, dnf, pacman: bubblewrap)"; exit 1; }; }
 
 clean:  ## remove what set-up and runs made

@@ -74,8 +74,8 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
         "- The stand-in is no program of others: `benchmarks/gateway/peer.py` is the smallest proxy of ThunderAgent's "
         "design (Starlette, httpx, uvicorn, one process, JSON parsed and written again, a table of programs), without "
         "its scheduling. The real one in Dynamo (`dynamo.thunderagent_router`) is no HTTP proxy: it takes token ids "
-        "from Dynamo's frontend and sends them to workers that have registered with Dynamo's runtime, so it cannot "
-        "stand in front of this engine."
+        "from Dynamo's frontend and sends them to workers that have registered with Dynamo's runtime. "
+        "`benchmarks/front` has both, for makespans; with them in between, its own share could not be told."
     )
     names = ", ".join(f"{name} {version}" for name, version in found.items())
     yield (

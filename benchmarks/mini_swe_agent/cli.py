@@ -22,19 +22,22 @@ from benchmarks.mini_swe_agent.runner import KINDS, RunnerError, run_arms
 from benchmarks.mini_swe_agent.table import gateways
 from benchmarks.swebench.agents import AgentPlan
 from benchmarks.swebench.arms import parse_arms
-from benchmarks.swebench.config import EMBEDDED, RunConfig
+from benchmarks.swebench.config import EMBEDDED, LAUNCH, RunConfig
 from benchmarks.swebench.edits import EditError
 from benchmarks.swebench.fetch import FetchError
 from benchmarks.swebench.records import RecordError, RunFolder, write_json
 from benchmarks.swebench.report import render, write_public
 from benchmarks.swebench.runner import plan_agents
 from benchmarks.swebench.sandbox import SandboxError, SandboxUnavailable, check_available
+from benchmarks.swebench.server import SGLANG_CPU, Server
 from benchmarks.swebench.summary import summarise
 from benchmarks.swebench.tasks import CACHE, load_tasks
 
 __all__ = ["main"]
 
 INTERRUPTED = 130
+CHARACTERS = 16
+"""Of ``launch``: 64 agents' contexts then fill its pool of 16,000 tokens some seven times."""
 DEFAULTS = RunConfig(arms=("uncontrolled", "budget"))
 REFUSALS = (ValueError, RecordError, SandboxUnavailable, FetchError, EditError, importlib.metadata.PackageNotFoundError)
 """What a user can put right."""
@@ -64,8 +67,15 @@ def run(
         ),
     ] = ",".join(DEFAULTS.arms),
     engine: Annotated[
-        str, typer.Option(help="embedded, or the URL of a running engine: then its model answers for itself.")
+        str, typer.Option(help="embedded, launch (real SGLang on a CPU), or the URL of a running engine.")
     ] = EMBEDDED,
+    characters: Annotated[
+        int | None,
+        typer.Option(
+            help="Of text in one token that the engine gets, while the words are the script's; a multiple of 4. "
+            f"By default {CHARACTERS} with launch; with a URL none: the model reads and answers for itself."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed is the same work.")] = DEFAULTS.seed,
     repeats: Annotated[int, typer.Option(help="Times each arm runs, interleaved.")] = DEFAULTS.repeats,
     preset: Annotated[str, typer.Option(help="Cost model of the embedded engine.")] = DEFAULTS.preset,
@@ -74,7 +84,7 @@ def run(
     tick: Annotated[
         float | None, typer.Option(help="Seconds between Concur's readings; by default an engine second.")
     ] = None,
-    limit: Annotated[float, typer.Option(help="Seconds until an arm is given up.")] = 600.0,
+    limit: Annotated[float, typer.Option(help="Seconds until an arm is given up.")] = 1800.0,
     out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
     record: Annotated[Path | None, typer.Option(help="Also write the summary here, naming no machine.")] = None,
     cache: Annotated[Path, typer.Option(help="Where archives and workspaces are kept.")] = CACHE,
@@ -82,11 +92,15 @@ def run(
     """Run the same batch through each arm, and print the table."""
     console = Console()
     try:
+        if characters is None:
+            characters = CHARACTERS if engine == LAUNCH else 0
         config = RunConfig(
             agents=agents,
             arms=tuple(arm.name for arm in parse_arms(arms, KINDS)),
             engine=engine,
-            replies="scripted" if engine == EMBEDDED else "model",
+            server=Server(kind=SGLANG_CPU, model="words") if engine == LAUNCH else None,
+            characters_per_token=characters,
+            replies="scripted" if engine == EMBEDDED or characters else "model",
             seed=seed,
             repeats=repeats,
             preset=preset,

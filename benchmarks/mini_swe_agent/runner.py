@@ -1,4 +1,4 @@
-"""Runs the batch through each arm: one process of mini-swe-agent's runner, on an engine that has seen nothing before.
+"""Runs the batch through each arm: one process of mini-swe-agent's runner, on an engine with an empty cache.
 
 Without Concur that is ``mini-extra swebench``, with it ``python -m concur_agents_mini_swe_agent swebench``; the
 arguments are the same, and one more ``-c`` names the file with the ``concur:`` block. Through a gateway it is
@@ -16,12 +16,15 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.engines.emulated import register
 from benchmarks.engines.engine import Engine
+from benchmarks.engines.kinds import Needs
+from benchmarks.engines.servers import Servers
 from benchmarks.mini_swe_agent.dataset import marker, script_of, write_dataset
 from benchmarks.mini_swe_agent.gateway import KIND, Gateway, gateway_arm, law_of, open_gateway, steps_of
 from benchmarks.mini_swe_agent.judge import judge
@@ -69,7 +72,11 @@ async def run_arms(
     with tempfile.TemporaryDirectory(prefix="mini-swe-agent-") as scratch:
         dataset, repositories = Path(scratch) / "dataset", Path(scratch) / "repositories"
         await asyncio.to_thread(write_dataset, plans, dataset, repositories)
-        async with BubblewrapSandboxes(packages=plans[0].task.packages) as sandboxes:
+
+        def start(needs: Needs) -> AbstractAsyncContextManager[Engine]:
+            return open_engine(config, folder.path / "engine.log", needs)
+
+        async with BubblewrapSandboxes(packages=plans[0].task.packages) as sandboxes, Servers(start) as servers:
             for repeat in range(1, config.repeats + 1):
                 shift = (repeat - 1) % len(arms)  # each arm goes first in turn
                 for arm in (*arms[shift:], *arms[:shift]):
@@ -77,10 +84,13 @@ async def run_arms(
                     where.create()
                     work = Path(tempfile.mkdtemp(dir=scratch))
                     batch = _Batch(config, plans, dataset, repositories, arm, where, work, tick_s, limit_s)
-                    async with open_engine(config, folder.path / "engine.log", arm.needs) as engine:
-                        await engine.flush()
-                        start, closing = await batch.run(engine)
-                    records = read_records(work / "out", plans, start)
+                    if config.embedded:
+                        await servers.close()  # a new one takes a second, and has nothing of the arm before
+                    engine = await servers.get(arm.needs)
+                    await engine.flush()
+                    began, closing = await batch.run(engine)
+                    await engine.check_alive()
+                    records = read_records(work / "out", plans, began)
                     if (gateway := closing.get("gateway")) is not None:
                         gateway["same_steps"] = gateway["steps"] == sorted(len(record.steps) for record in records)
                     for record in await judge(records, plans, work / "out", sandboxes):
@@ -114,6 +124,7 @@ class _Batch:
             closing["gateway"]["steps"] = steps_of(self._events)
         closing["engine_cpu_s"] = (engine.cpu_s() or 0.0) - own
         closing["capacity_tokens"] = engine.capacity_tokens
+        closing["engine"], closing["engine_flags"] = engine.name, engine.about.get("flags")
         return start, closing
 
     @contextlib.asynccontextmanager

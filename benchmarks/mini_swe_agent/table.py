@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.mini_swe_agent.gateway import KIND
+from benchmarks.swebench.config import EMBEDDED
 
 __all__ = ["gateways", "markdown"]
 
@@ -38,9 +39,8 @@ def markdown(summary: Mapping[str, Any]) -> str:
         f"{first['steps']} generations; replies scripted (seed {config['seed']}), commands, patches and tests real."
     )
     lines.append(
-        f"- Embedded engine, preset `{config['preset']}`, clock {config['speedup']:g}x, pool {config['pool_tokens']:,} "
-        f"tokens; at the peak the contexts would fill it {share:.1f} times. Makespan in wall seconds on "
-        f"{summary['cpus']} cores."
+        f"- {_engine(config, first)} tokens; at the peak the contexts would fill it {share:.1f} times. "
+        f"Makespan in wall seconds on {summary['cpus']} cores."
     )
     if any(name != "uncontrolled" and not name.startswith(KIND) for name in arms):
         lines.append(
@@ -58,6 +58,21 @@ def markdown(summary: Mapping[str, Any]) -> str:
         f"- Medians of {config['repeats']} interleaved repeats; speed-up within each repeat: median (lowest..highest)."
     )
     return "\n".join(lines) + "\n"
+
+
+def _engine(config: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
+    if config.get("engine", EMBEDDED) == EMBEDDED:
+        return (
+            f"Embedded engine, preset `{config['preset']}`, clock {config['speedup']:g}x, "
+            f"pool {config['pool_tokens']:,}"
+        )
+    name, pool = arm["repeats"][0]["engine"], f"pool {arm['capacity_tokens']:,}"
+    if not (characters := config.get("characters_per_token")):
+        return f"{name}, {pool}"
+    return (
+        f"{name}, random weights, behind a front (`benchmarks/front`) that says the script's words: each generation is "
+        f"as long as its reply, a token for every {characters} characters; {pool}"
+    )
 
 
 def _row(name: str, arm: Mapping[str, Any]) -> str:

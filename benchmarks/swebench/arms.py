@@ -16,10 +16,14 @@ from benchmarks.laws import LAWS, named, number, split_names
 from benchmarks.swebench.proxy import Proxy, read_proxy
 from concur_agents.laws import Law, Uncontrolled
 
-__all__ = ["ARMS", "HOST_CACHE", "LAW_ARMS", "Arm", "parse_arms"]
+__all__ = ["ARMS", "HOST_CACHE", "LAW_ARMS", "PROXIES", "Arm", "parse_arms"]
 
 HOST_CACHE = 2.0
 """Host memory as a multiple of the pool: SGLang's default (``--hicache-ratio``)."""
+PROXIES: Mapping[str, Path] = MappingProxyType(
+    {"thunderagent": Path(__file__).parents[1] / "front" / "thunderagent.toml"}
+)
+"""Those that come with the benchmark, by name: Dynamo's ThunderAgent router."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +65,11 @@ def hicache(argument: str) -> Arm:
 
 
 def proxy(argument: str) -> Arm:
-    """Through a proxy that stands before the engine: ``proxy:thunder.toml``, see ``proxy.py``."""
+    """Through a proxy before the engine: ``proxy:mine.toml``, see ``proxy.py``; or one of :data:`PROXIES` by name."""
     if not argument:
         raise ValueError("needs a file, as in proxy:thunder.toml")
-    return Arm(proxy=read_proxy(Path(argument)))
+    found = read_proxy(PROXIES.get(argument) or Path(argument))
+    return Arm(proxy=found, needs=found.needs)
 
 
 def _of(law: Callable[[str], Law]) -> Callable[[str], Arm]:

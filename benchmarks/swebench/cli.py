@@ -26,7 +26,7 @@ from benchmarks.machine import describe
 from benchmarks.swebench.agents import AgentPlan, Framework, find_framework, versions
 from benchmarks.swebench.arms import HOST_CACHE, parse_arms
 from benchmarks.swebench.config import RunConfig
-from benchmarks.swebench.edits import EditError
+from benchmarks.swebench.edits import EditError, hunks_of
 from benchmarks.swebench.fetch import FetchError
 from benchmarks.swebench.presets import PRESETS, Preset, get_preset
 from benchmarks.swebench.progress import open_progress
@@ -36,15 +36,15 @@ from benchmarks.swebench.report import write_page, write_public
 from benchmarks.swebench.rows import read_rows
 from benchmarks.swebench.runner import plan_agents, run_arms
 from benchmarks.swebench.sandbox import BUBBLEWRAP, SandboxError, SandboxUnavailable, check_available, check_kind
-from benchmarks.swebench.server import Server
-from benchmarks.swebench.tasks import CACHE, load_recorded, load_tasks
+from benchmarks.swebench.server import SGLANG_CPU, Server
+from benchmarks.swebench.tasks import CACHE, load_recorded, load_rows, load_tasks, split_source
 
 __all__ = ["main"]
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it (128 + SIGINT)."""
-REFUSALS = (ValueError, RecordError, SandboxUnavailable, FetchError, EditError)
-"""What a user can put right; each message says how. (A SpecError is a ValueError.)"""
+REFUSALS = (ValueError, RecordError, SandboxUnavailable, FetchError, EditError, OSError)
+"""What a user can put right; each message says how. (A SpecError is a ValueError, and an OSError names its folder.)"""
 
 PythonOption = Annotated[
     Path | None,
@@ -75,21 +75,27 @@ def run(
         str | None,
         typer.Option(
             help="Arms, in order: uncontrolled, fixed:N, budget (the default law), concur (the paper's), config:FILE, "
-            "client-requests:N, requests:N (the engine's cap), hicache[:ARM], proxy:FILE."
+            "client-requests:N, requests:N (the engine's cap), hicache[:ARM], proxy:FILE or proxy:thunderagent."
         ),
     ] = None,
     framework: Annotated[str | None, typer.Option(help="Whose agents: langgraph or agentscope.")] = None,
     engine: Annotated[
         str | None, typer.Option(help="embedded, launch (starts --server), or the URL of a running engine.")
     ] = None,
-    server: Annotated[str | None, typer.Option(help="What launch starts: sglang or vllm.")] = None,
+    server: Annotated[str | None, typer.Option(help="What launch starts: sglang, vllm or sglang-cpu.")] = None,
     model: Annotated[str | None, typer.Option(help="Its model: a name on the hub, or a folder.")] = None,
     server_flags: Annotated[str | None, typer.Option(help="Its flags, as one text: '--tp 8'.")] = None,
     server_python: PythonOption = None,
     seed: Annotated[int | None, typer.Option(help="The same seed is the same work.")] = None,
     repeats: Annotated[int | None, typer.Option(help="Times each arm runs, interleaved.")] = None,
     launch_rate: Annotated[float | None, typer.Option(help="Agents started a second; 0: all at once.")] = None,
-    tasks: Annotated[str | None, typer.Option(help="Task ids, or all; by default those with quick tests.")] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            help="Task ids, or all; by default those with quick tests. Or rows of SWE-bench's form: a file, lite, "
+            "verified, full, gym or owner/data-set, and after it the ids of some."
+        ),
+    ] = None,
     recordings: Annotated[
         Path | None, typer.Option(help="Recorded agents to play again in place of tasks: a file, or a folder of them.")
     ] = None,
@@ -121,7 +127,7 @@ def run(
             "seed": seed,
             "repeats": repeats,
             "launch_rate": launch_rate,
-            "tasks": None if tasks is None else tuple(filter(None, (name.strip() for name in tasks.split(",")))),
+            "tasks": None if tasks is None else _names(tasks),
             "recordings": None if recordings is None else str(recordings),
             "replies": replies,
             "lengths": lengths,
@@ -176,12 +182,37 @@ def _plans(console: Console, config: RunConfig, cache: Path) -> tuple[AgentPlan,
                 "the same one twice would find its twin's prompts cached"
             )
         return plan_agents(config, recorded)
+    source, names = split_source(config.tasks)
+    if source is not None and config.sandbox == BUBBLEWRAP:
+        raise ValueError(
+            f"the tasks of {source} run in containers of their own images: add --sandbox docker or --sandbox podman"
+        )
     if config.sandbox == BUBBLEWRAP:
         check_available()
     else:
         check_kind(config.sandbox)
+    if source is not None:
+        with console.status(f"Reading {source}"):
+            return _with_work(config, plan_agents(config, load_rows(source, names)))
     with console.status("Preparing the tasks (the first time some 7 MB are fetched)"):
         return plan_agents(config, load_tasks(cache))
+
+
+def _names(tasks: str) -> tuple[str, ...]:
+    names = tuple(filter(None, (name.strip() for name in tasks.split(","))))
+    if not names:
+        raise ValueError(f"tasks must name at least one, or be left out, not {tasks!r}")
+    return names
+
+
+def _with_work(config: RunConfig, plans: tuple[AgentPlan, ...]) -> tuple[AgentPlan, ...]:
+    """The plans, if there is something for scripts to do. Raises ValueError."""
+    lacking = [
+        plan.task.task_id for plan in plans if config.replies == "scripted" and not any(hunks_of(plan.task.patch))
+    ]
+    if lacking:
+        raise ValueError(f"{lacking[0]} has no patch for a scripted agent to make: let the model work, --replies model")
+    return plans
 
 
 def _server(preset: Preset, kind: str | None, model: str | None, flags: str | None) -> Server | None:
@@ -222,6 +253,11 @@ def list_engines() -> None:
         console.print(f"  requests:N  {kind.request_cap} N")
         if kind.host_cache is not None:
             console.print(f"  hicache  {' '.join(listed(kind.host_cache(HOST_CACHE)))}")
+    console.print(
+        Text.assemble(
+            (f"launch --server {SGLANG_CPU}", "bold"), "  real SGLang on a CPU, installed at first use (9 minutes)"
+        )
+    )
 
 
 @app.command()
@@ -279,7 +315,10 @@ def _finish(
         with folder.alone():
             code = _run(console, config, folder, plans, framework, python)
             try:
-                summary = show_report(folder, console)
+                if code and folder.is_empty():
+                    console.print("No agent has ended.")
+                else:
+                    summary = show_report(folder, console)
             except (RecordError, OSError) as error:
                 _complain(error)
                 code = code or 1

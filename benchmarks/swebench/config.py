@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
+from benchmarks.front.prompts import CHARACTERS
 from benchmarks.swebench.sandbox import KINDS
 from benchmarks.swebench.server import Server
 
@@ -68,6 +69,10 @@ class RunConfig:
     """Engine seconds in one wall second (embedded engine). Above 0; an engine elsewhere runs at 1."""
     pool_tokens: int = 44_000
     """KV pool of the embedded engine, in tokens. At least 1."""
+    characters_per_token: int = 0
+    """Of text, in a token that the engine gets of a *front* (``benchmarks/front``): for a model that says noise, with a
+    script's words in its place. A multiple of 4, about what real tokenizers make; more make contexts shorter. 0 for no
+    front: the engine reads the text itself."""
     sandbox: str = "bubblewrap"
     """Kind of place in which commands run: ``bubblewrap``, ``podman`` or ``docker``."""
     command_timeout_s: float = 60.0
@@ -93,7 +98,19 @@ class RunConfig:
                 raise ValueError(f"{name} must be above 0, not {value}")
         if not 0 <= self.launch_rate < float("inf"):
             raise ValueError(f"launch_rate must be at least 0, not {self.launch_rate}")
+        if self.characters_per_token:
+            self._check_front()
         self._check_choices()
+
+    def _check_front(self) -> None:
+        if self.characters_per_token < CHARACTERS or self.characters_per_token % CHARACTERS:
+            raise ValueError(
+                f"characters_per_token must be a multiple of {CHARACTERS}, or 0, not {self.characters_per_token}"
+            )
+        if self.replies == "model":
+            raise ValueError(
+                f"characters_per_token {self.characters_per_token} and replies 'model': a front says a script's words"
+            )
 
     def _check_choices(self) -> None:
         if not self.arms:
@@ -115,7 +132,7 @@ class RunConfig:
                 raise ValueError(f"replies 'model' and recordings {self.recordings!r}: leave out one of the two")
         if self.engine == LAUNCH:
             if self.server is None:
-                raise ValueError(f"engine {LAUNCH!r} needs a server: name a --setup, or a --model")
+                raise ValueError(f"engine {LAUNCH!r} needs a server: name a --preset that has one, or a --model")
             if self.server.nodes > 1:
                 raise ValueError(
                     f"a server on {self.server.nodes} machines cannot be started from here. Start it yourself, then "

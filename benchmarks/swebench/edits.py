@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Edit", "EditError", "apply_edits", "edit_command", "edits_between"]
+__all__ = ["Edit", "EditError", "apply_edits", "edit_command", "edits_between", "hunks_of"]
 
 MAX_CONTEXT_LINES = 40
+HUNK = re.compile(r"@@ -(\d+)")
 
 
 class EditError(Exception):
@@ -48,6 +50,16 @@ def edits_between(path: str, before: str | None, after: str) -> tuple[Edit, ...]
         except EditError:
             continue
     raise EditError(f"{path}: no unambiguous edits with up to {MAX_CONTEXT_LINES} lines of context")
+
+
+def hunks_of(patch: str) -> Iterator[tuple[str, int]]:
+    """Path and first line (before the change, 0 in a new file) of each hunk of a unified diff as git writes it."""
+    path = ""
+    for line in patch.splitlines():
+        if line.startswith(("--- a/", "+++ b/")):  # the other one of a file that is made or removed is /dev/null
+            path = line[len("--- a/") :]
+        elif path and (hunk := HUNK.match(line)):
+            yield path, int(hunk[1])
 
 
 def edit_command(path: str, old: str, new: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from benchmarks.swebench.config import LAUNCH, RunConfig
-from benchmarks.swebench.server import Server
+from benchmarks.swebench.server import SGLANG_CPU, Server
 
 __all__ = ["PRESETS", "Preset", "get_preset"]
 
@@ -88,6 +88,28 @@ _ALL = (
             pool_tokens=352_000,  # as many for each agent as in ``laptop``
             preset="qwen3-32b-h100-tp2",
             speedup=10.0,
+        ),
+    ),
+    Preset(
+        name="sglang-cpu",
+        about="24 agents on real SGLang on a CPU: one core for the engine, a pool of 16,000 tokens",
+        config=RunConfig(
+            agents=24,
+            arms=(
+                "uncontrolled",
+                "fixed:8",
+                "concur",
+                "budget",
+                "requests:8",  # from here on, each has an engine of its own
+                "proxy:thunderagent",
+                "hicache",
+            ),
+            engine=LAUNCH,
+            server=Server(kind=SGLANG_CPU, model="words"),
+            # Its model says noise, so a front says the words; a token of 8 characters makes a batch a few minutes long,
+            # in which the contexts together fill the pool four times.
+            characters_per_token=8,
+            repeats=3,
         ),
     ),
     _row("qwen3-32b", 8, 256, (1480, 2049, 976, 362)),

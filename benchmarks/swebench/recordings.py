@@ -88,6 +88,8 @@ def read_recordings(path: Path) -> tuple[Recording, ...]:
                 first = error.errors(include_url=False)[0]
                 field = ".".join(str(part) for part in first["loc"])
                 raise RecordingError(f"{where}: {field}: {first['msg']}") from None
+            except RecordingError:
+                raise
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise RecordingError(f"{where}: not as such recordings are: {error!r}") from None
             if recording.turns:

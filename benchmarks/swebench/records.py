@@ -5,6 +5,7 @@
     RUN/run.json                       config, tasks, versions
     RUN/arms/fixed-8/1/agents/*.json   one record per agent, written when it ends (arm, repeat)
     RUN/arms/fixed-8/1/left/*.json     what the agent left in its workspace, for the tests to judge
+    RUN/arms/fixed-8/1/tests/*.log     what the tests printed, where they were SWE-bench's own
     RUN/arms/fixed-8/1/timeline.jsonl  one line per sample while the arm runs
     RUN/arms/fixed-8/1/arm.json        written when the arm is over; missing when it was interrupted
     RUN/summary.json  RUN/timeline.png made from the above, again at any time by ``report``
@@ -191,6 +192,15 @@ class ArmFolder:
         except (OSError, ValueError) as error:
             raise RecordError(f"{path}: {error}") from None
 
+    def write_log(self, agent_id: str, text: str) -> None:
+        """Keep what an agent's tests printed. Raises RecordError when it cannot be written."""
+        path = self.path / "tests" / f"{agent_id}.log"
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RecordError(f"cannot make {path.parent}: {error.strerror or error}") from error
+        _write(path, text)
+
     def elapsed_s(self) -> float:
         """Seconds of its clock that what is recorded reaches to; 0 when nothing is."""
         return max([0.0, *(point.at_s for point in self.timeline()), *(record.ended_s for record in self.agents())])
@@ -262,6 +272,10 @@ class RunFolder:
                 raise RecordError(f"{self.path} is being run by another process") from None
             yield
 
+    def is_empty(self) -> bool:
+        """Whether no agent has ended, nor begun and been ended."""
+        return next(self.path.glob("arms/*/*/agents/*.json"), None) is None
+
     def about(self) -> dict[str, Any]:
         """What :meth:`create` wrote."""
         return read_json(self.path / "run.json")
@@ -293,9 +307,13 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     Raises:
         RecordError: it cannot be written, the disk is full for one.
     """
+    _write(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.part")
     try:
-        beside.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        beside.write_text(text, encoding="utf-8")
         os.replace(beside, path)  # noqa: PTH105  # the atomic one, by its usual name
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from error

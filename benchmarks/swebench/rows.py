@@ -2,29 +2,34 @@
 
 What such a row has, by name: ``instance_id``, ``problem_statement``, ``patch`` (the fix), ``FAIL_TO_PASS`` and
 ``PASS_TO_PASS`` (tests, as a list or as JSON); SWE-bench and SWE-Gym also have ``repo``, ``base_commit`` and
-``test_patch``. SWE-smith's bug is in its image, and its ``patch`` made it.
+``test_patch``. Newer rows of SWE-bench also say how they are tested: ``eval_script``, ``log_parser``, ``eval_type``.
+SWE-smith's ``patch`` made its bug.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-__all__ = ["HUB", "Instance", "RowError", "image_of", "read_rows"]
+__all__ = ["HUB", "Instance", "RowError", "image_of", "is_source", "read_rows"]
 
 HUB: Mapping[str, tuple[str, str]] = {
-    "lite": ("princeton-nlp/SWE-bench_Lite", "test"),
-    "verified": ("princeton-nlp/SWE-bench_Verified", "test"),
-    "full": ("princeton-nlp/SWE-bench", "test"),
+    "lite": ("SWE-bench/SWE-bench_Lite", "test"),
+    "verified": ("SWE-bench/SWE-bench_Verified", "test"),
+    "full": ("SWE-bench/SWE-bench", "test"),
     "gym": ("SWE-Gym/SWE-Gym", "train"),
     "smith": ("SWE-bench/SWE-smith", "train"),
 }
 """Data sets on the hub and their splits, by a short name."""
 SUFFIXES = (".jsonl", ".json", ".parquet")
+ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(:[\w.-]+)?")
+SMITH = "swesmith"
+"""In the names of SWE-smith's images."""
 
 
 class RowError(ValueError):
@@ -60,6 +65,21 @@ class Instance(BaseModel):
     """Tests that must go on passing."""
     image: str
     """Container image in which the repository lies at ``/testbed``, ready to run."""
+    eval_script: str = ""
+    """What runs the tests, as the swebench package from 5 on has it."""
+    log_parser: str = ""
+    """Its name for what reads their output."""
+    eval_type: str = ""
+
+    @property
+    def of_smith(self) -> bool:
+        """Whether it is SWE-smith's."""
+        return SMITH in self.image
+
+
+def is_source(name: str) -> bool:
+    """Whether :func:`read_rows` would look for rows there; no task has such a name."""
+    return name in HUB or "/" in name or name.endswith(SUFFIXES)
 
 
 def read_rows(source: str) -> tuple[Instance, ...]:
@@ -75,7 +95,7 @@ def read_rows(source: str) -> tuple[Instance, ...]:
     path = Path(source)
     if path.suffix in SUFFIXES:
         rows, name = _file(path), source
-    elif source in HUB or "/" in source:
+    elif source in HUB or (ON_THE_HUB.fullmatch(source) and not path.exists()):
         rows, name = _hub(source), source
     else:
         raise RowError(
@@ -97,11 +117,19 @@ def image_of(row: Mapping[str, Any]) -> str:
     """The row's container image: what it says, else what its data set's makers call it."""
     for column in ("image_name", "docker_image", "image"):
         if isinstance(said := row.get(column), str) and said and not said.endswith(".sif"):
-            return said
+            return _with_registry(said)
     name = str(row.get("instance_id", "")).lower()
     if row.get("subset") == "gym" or str(row.get("dataset_name", "")).startswith("SWE-Gym"):
         return f"docker.io/xingyaoww/sweb.eval.x86_64.{name.replace('__', '_s_')}:latest"
     return f"docker.io/swebench/sweb.eval.x86_64.{name.replace('__', '_1776_')}:latest"
+
+
+def _with_registry(image: str) -> str:
+    """With the registry that Docker takes for granted; Podman does not."""
+    first, slash, _ = image.partition("/")
+    if slash and (first == "localhost" or "." in first or ":" in first):
+        return image
+    return f"docker.io/{image if slash else f'library/{image}'}"
 
 
 def _instance(row: object, where: str) -> Instance:

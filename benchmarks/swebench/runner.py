@@ -36,7 +36,7 @@ from benchmarks.swebench.sandbox import BUBBLEWRAP, BubblewrapSandboxes, Sandbox
 from benchmarks.swebench.sandbox.finishing import finish
 from benchmarks.swebench.setting import Setting, open_setting
 from benchmarks.swebench.summary import ArmFigures, figures_of
-from benchmarks.swebench.tasks import Task
+from benchmarks.swebench.tasks import Task, split_source
 from concur_agents import Controller, EngineSample, Stats, WindowChange
 
 __all__ = ["Progress", "plan_agents", "run_arms"]
@@ -67,14 +67,16 @@ def plan_agents(config: RunConfig, tasks: Sequence[Task]) -> tuple[AgentPlan, ..
         ValueError: no tasks, or ``config.tasks`` names one that does not exist.
     """
     by_id = {task.task_id: task for task in sorted(tasks, key=lambda task: task.task_id)}
-    if config.tasks == (ALL_TASKS,):
+    source, names = split_source(config.tasks)
+    if names == (ALL_TASKS,) or (source and not names):
         chosen = list(by_id.values())
-    elif not config.tasks:
+    elif not names:
         chosen = [task for name, task in by_id.items() if name not in LONG_TASKS]
-    elif unknown := [name for name in config.tasks if name not in by_id]:
-        raise ValueError(f"unknown task {unknown[0]!r}: choose from {', '.join(by_id)}")
+    elif unknown := [name for name in names if name not in by_id]:
+        more = "" if source else "; or name a file or a data set of rows"
+        raise ValueError(f"unknown task {unknown[0]!r}: choose from {', '.join(by_id)}{more}")
     else:
-        chosen = [by_id[name] for name in config.tasks]
+        chosen = [by_id[name] for name in names]
     if not chosen:
         raise ValueError("there are no tasks")
     rng = random.Random(config.seed)
@@ -151,9 +153,10 @@ def _sandboxes(config: RunConfig, plans: Sequence[AgentPlan]) -> AbstractAsyncCo
     running = [plan.task for plan in plans if plan.task.recording is None]
     if not running:
         return contextlib.nullcontext()
+    packages = None if running[0].image else running[0].packages
     if config.sandbox == BUBBLEWRAP:
-        return BubblewrapSandboxes(packages=running[0].packages)
-    return sandboxes_of(config.sandbox, packages=running[0].packages)
+        return BubblewrapSandboxes(packages=packages)
+    return sandboxes_of(config.sandbox, packages=packages)
 
 
 def _left_to_run(where: ArmFolder, plans: Sequence[AgentPlan]) -> Sequence[AgentPlan]:

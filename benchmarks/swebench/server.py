@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from benchmarks.engines.kinds import KINDS, find_kind
+from benchmarks.engines.choice import HOME
+from benchmarks.engines.kinds import KINDS, SGLANG, Kind, Needs, find_kind, listed
 from benchmarks.engines.launch import Launch
+from benchmarks.engines.sglang_cpu.install import ensure_installed, ensure_model, python_of
+from benchmarks.engines.sglang_cpu.server import launch_of
 
-__all__ = ["Server"]
+__all__ = ["SGLANG_CPU", "Server"]
+
+SGLANG_CPU = "sglang-cpu"
+"""SGLang on a CPU as ``benchmarks/engines/sglang_cpu`` has it: it needs neither a model nor flags."""
+HICACHE_SHIMS = Path(__file__).parents[1] / "front" / "hicache_cpu"
+HICACHE = {
+    # Kernels copy between the tiers, unless told otherwise; they are CUDA's.
+    "--hicache-io-backend": "direct",
+    "--hicache-mem-layout": "layer_first",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +39,7 @@ class Server:
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
 
     kind: str = "sglang"
-    """``sglang`` or ``vllm``."""
+    """``sglang``, ``vllm``, or :data:`SGLANG_CPU`."""
     model: str
     """A name on the hub, or a folder."""
     flags: tuple[str, ...] = ()
@@ -36,8 +50,10 @@ class Server:
     """Seconds until it must be healthy. Above 0."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"server must be one of {', '.join(KINDS)}, not {self.kind!r}")
+        if self.kind not in (*KINDS, SGLANG_CPU):
+            raise ValueError(f"server must be one of {', '.join((*KINDS, SGLANG_CPU))}, not {self.kind!r}")
+        if self.kind == SGLANG_CPU and self.nodes > 1:
+            raise ValueError(f"nodes must be 1 with {SGLANG_CPU}, not {self.nodes}")
         if not self.model:
             raise ValueError("model must name a model, or a folder that has one")
         if self.nodes < 1:
@@ -48,12 +64,50 @@ class Server:
     @property
     def launch(self) -> Launch:
         """What starts it."""
+        if self.kind == SGLANG_CPU:
+            launch = launch_of(python_of(HOME / "venv").absolute(), (HOME / "model").absolute())
+            return replace(launch, flags=(*launch.flags, *self.flags))
         return Launch(kind=find_kind(self.kind), model=self.model, flags=self.flags, start_s=self.start_s)
+
+    def launch_for(self, needs: Needs, python: Path | None) -> tuple[Launch, tuple[str, ...]]:
+        """What starts it for an arm, and the flags that this takes besides.
+
+        Args:
+            needs: of the arm.
+            python: interpreter of the environment that has it; None for the benchmark's own.
+
+        Raises:
+            EngineError: it cannot be told.
+        """
+        launch = self.launch
+        flags = launch.kind.flags(needs)
+        if self.kind != SGLANG_CPU:
+            return replace(launch, python=python), flags
+        if python is not None:
+            launch = replace(launch, python=python)
+        if needs.host_cache is not None:
+            path = f"{HICACHE_SHIMS}:{launch.environment['PYTHONPATH']}"
+            launch = replace(launch, environment={**launch.environment, "PYTHONPATH": path})
+            flags = (*flags, *listed(HICACHE))
+        return launch, flags
+
+    def install(self, say: Callable[[str], None]) -> None:
+        """See that what is started from here is there, where that is ours to do.
+
+        Args:
+            say: told what takes long.
+
+        Raises:
+            EngineError: it could not be installed.
+        """
+        if self.kind == SGLANG_CPU:
+            ensure_installed(HOME, say)
+            ensure_model(HOME)
 
     def commands(self) -> tuple[str, ...]:
         """What to type on each of its machines to start it by hand; HEAD is the first one's address."""
-        kind = find_kind(self.kind)
-        words = ["python", "-m", kind.module, kind.model_flag, self.model, *self.launch.arguments()]
+        kind: Kind = SGLANG if self.kind == SGLANG_CPU else find_kind(self.kind)
+        words = ["python", "-m", kind.module, kind.model_flag, self.launch.model, *self.launch.arguments()]
         words += ["--host", "0.0.0.0", "--port", "30000"]  # noqa: S104 - the others are other machines
         line = shlex.join(words)
         if self.nodes == 1:

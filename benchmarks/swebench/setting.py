@@ -16,6 +16,7 @@ from benchmarks.engines.wire import EngineError
 from benchmarks.swebench.agents import AgentPlan, Recorder, find_framework, run_agent
 from benchmarks.swebench.agents.refusals import ContextFullError, RefusedError
 from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.places import open_place
 from benchmarks.swebench.proxy import Proxy
 from benchmarks.swebench.replay import Script
 from benchmarks.swebench.sandbox import Sandbox, SandboxError, Sandboxes
@@ -83,8 +84,9 @@ async def open_setting(
                 opened[plan] = error
         setting = Setting(engine, model, opened, replies)
         with tempfile.TemporaryDirectory() as empty:
-            task = replace(plans[0].task, problem="Warm up.", workspace=Path(empty))
-            await _warm_up(setting, config, task, await _open(stack, sandboxes, task, config), proxy)
+            task = replace(plans[0].task, problem="Warm up.")
+            sandbox = await _open(stack, sandboxes, task, config, workspace=Path(empty))
+            await _warm_up(setting, config, task, sandbox, proxy)
         yield setting
 
 
@@ -106,13 +108,18 @@ def _script(plan: AgentPlan, config: RunConfig) -> Script:
 
 
 async def _open(
-    stack: contextlib.AsyncExitStack, sandboxes: Sandboxes | None, task: Task, config: RunConfig
+    stack: contextlib.AsyncExitStack,
+    sandboxes: Sandboxes | None,
+    task: Task,
+    config: RunConfig,
+    *,
+    workspace: Path | None = None,
 ) -> Sandbox:
     if task.recording is not None:
         return RecordedSandbox(task.recording, config.clock_rate)
     if sandboxes is None:
         raise SandboxError(f"there is no sandbox for {task.task_id}")
-    sandbox = await sandboxes.open(task.workspace)
+    sandbox = await open_place(sandboxes, task, workspace=workspace)
     stack.push_async_callback(sandbox.close)
     return sandbox
 

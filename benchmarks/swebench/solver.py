@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from benchmarks.swebench.edits import Edit
+from benchmarks.swebench.edits import Edit, hunks_of
 from benchmarks.swebench.tasks import Task
 from benchmarks.swebench.thoughts import CHARACTERS_PER_TOKEN, thought
 
@@ -86,7 +86,7 @@ def scripted_replies(task: Task, *, seed: int, config: SolverConfig | None = Non
 
 def _plan(task: Task, rng: random.Random, config: SolverConfig, *, gives_up: bool) -> Iterator[tuple[str, str]]:
     """(purpose, command) of each step but the last."""
-    test = f"{task.test_command} 2>&1 | tail -n 40"
+    test = _test(task, 40)
     fixes = _fixes(task)
     if gives_up:
         end = [("try", _harmless_try(task)), ("test again", test)]
@@ -108,7 +108,7 @@ def _plan(task: Task, rng: random.Random, config: SolverConfig, *, gives_up: boo
 
 def _looks(task: Task, rng: random.Random) -> Iterator[str]:
     """Ways to look at the task, from the outside in: more of them than an agent takes."""
-    paths = sorted({edit.path for edit in task.solution})
+    paths = _paths(task)
     folder = PurePosixPath(paths[0]).parent
     yield "ls"
     yield f"ls {folder}"
@@ -121,6 +121,8 @@ def _looks(task: Task, rng: random.Random) -> Iterator[str]:
         yield f"grep -n '^class \\|^def \\|    def ' {path} | head -n 120"
     for edit in task.solution:
         yield from _around(task, edit, rng)
+    for path, line in hunks_of(task.patch):
+        yield f"sed -n '{max(1, line - rng.randint(5, WINDOW_LINES // 2))},{line + WINDOW_LINES}p' {path}"
     for path in paths:
         if (file := task.workspace / path).is_file():
             lines = file.read_bytes().count(b"\n")
@@ -143,17 +145,30 @@ def _around(task: Task, edit: Edit, rng: random.Random) -> Iterator[str]:
         yield f"grep -rn --include='*.py' '{words[-1]}' . | cut -c 1-160 | head -n 30"
 
 
+def _paths(task: Task) -> list[str]:
+    """Files that the fix changes."""
+    return sorted({edit.path for edit in task.solution} | {path for path, _ in hunks_of(task.patch)})
+
+
 def _harmless_try(task: Task) -> str:
     """Edit a file, test, and put it back: what a try that leads nowhere leaves behind is nothing."""
-    path = task.solution[0].path
+    path = task.solution[0].path if task.solution else _paths(task)[0]
     return (
         f"cp {path} /tmp/before.py && echo '# checking that this file is the one in use' >> {path} && "
-        f"{{ {task.test_command} 2>&1 | tail -n 15; }}; cp /tmp/before.py {path}"
+        f"{{ {_test(task, 15)}; }}; cp /tmp/before.py {path}"
     )
+
+
+def _test(task: Task, lines: int) -> str:
+    """Run the tests, and show the end of what they print."""
+    command = f"{{ {task.test_command}; }}" if task.official else task.test_command  # official ones may be several
+    return f"{command} 2>&1 | tail -n {lines}"
 
 
 def _fixes(task: Task) -> list[str]:
     """One command for each file, which fails loudly where the text is not as expected."""
+    if task.patch:
+        return [f"git apply -v - <<'END_OF_FIX'\n{task.patch.rstrip()}\nEND_OF_FIX"]
     files: dict[str, list[Edit]] = {}
     for edit in task.solution:
         files.setdefault(edit.path, []).append(edit)

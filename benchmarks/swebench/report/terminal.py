@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.swebench.config import EMBEDDED, FRAMEWORKS, LAUNCH
-from benchmarks.swebench.records import RunFolder, write_json
+from benchmarks.swebench.records import RecordError, RunFolder, write_json
 from benchmarks.swebench.report.overtime import draw_over_time
 from benchmarks.swebench.report.page import write_page
 from benchmarks.swebench.report.theme import as_png
@@ -26,14 +26,21 @@ BUSY_MACHINE = 0.9
 
 
 def report(folder: RunFolder, console: Console) -> dict[str, Any]:
-    """Make summary, picture and page from the records, print the table, and return the summary."""
+    """Make summary, picture and page from the records, print the table, and return the summary.
+
+    Raises:
+        RecordError: a record is none, or something cannot be written; the table is printed if it can be.
+    """
     summary = summarise(folder)
-    write_json(folder.path / "summary.json", summary)
     picture = as_png(lambda theme: draw_over_time(folder, summary, theme))
     console.print(render(summary))
+    write_json(folder.path / "summary.json", summary)
     if picture is not None:
-        (folder.path / "timeline.png").write_bytes(picture)
-        write_page([(folder, summary)], folder.path / "report.html")
+        try:
+            (folder.path / "timeline.png").write_bytes(picture)
+            write_page([(folder, summary)], folder.path / "report.html")
+        except OSError as error:
+            raise RecordError(f"cannot write picture and page to {folder.path}: {error.strerror or error}") from error
         console.print(f"[dim]Records, picture and page: {folder.path}/ (timeline.png, report.html)[/]", highlight=False)
     return summary
 
@@ -45,6 +52,7 @@ def public_summary(summary: Mapping[str, Any]) -> dict[str, Any]:
         config["engine"] = "url"
     if config.get("recordings"):
         config["recordings"] = Path(config["recordings"]).name
+    config["tasks"] = [Path(name).name if Path(name).is_absolute() else name for name in config["tasks"]]
     return {**summary, "config": config}
 
 
@@ -171,6 +179,8 @@ def _workload(summary: Mapping[str, Any]) -> str:
 
 def _engine(summary: Mapping[str, Any]) -> str:
     config = summary["config"]
+    if config["engine"] == LAUNCH:
+        return f"Engine: {config['server']['kind']}, started by this run. Makespan in wall seconds."
     if config["engine"] != EMBEDDED:
         return "Engine: one that was running already. Makespan in wall seconds."
     return (

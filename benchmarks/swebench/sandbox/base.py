@@ -136,15 +136,35 @@ class Sandbox(Protocol):
 class Sandboxes(Protocol):
     """One kind of sandbox, set up once and opened many times; an async context manager."""
 
-    async def open(self, workspace: Path, changes: Mapping[str, bytes | None] | None = None) -> Sandbox:
+    async def open(
+        self,
+        workspace: Path,
+        changes: Mapping[str, bytes | None] | None = None,
+        *,
+        image: str | None = None,
+        limits: Limits | None = None,
+    ) -> Sandbox:
         """Copy ``workspace`` to a private place and give it as a sandbox; the original is never touched.
 
         Args:
             workspace: what it starts from.
             changes: made in the copy: what :meth:`Sandbox.changes` of another sandbox on it said.
+            image: container image that its commands run in, pulled when it is not there; None for the host's programs.
+            limits: in place of the factory's.
 
         Raises:
-            SandboxError: the copy failed (disk full, unreadable), or this factory is closed.
+            SandboxError: the copy failed (disk full, unreadable), the image cannot be had, this kind has none, or this
+                factory is closed.
+        """
+        ...
+
+    async def workspace_of(self, image: str) -> Path:
+        """The repository at ``/testbed`` in ``image``, copied out once: what sandboxes of it are opened on.
+
+        It is there as long as these sandboxes are.
+
+        Raises:
+            SandboxError: the image cannot be had, has none, or this kind has no images.
         """
         ...
 

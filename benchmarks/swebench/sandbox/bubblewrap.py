@@ -1,10 +1,10 @@
 """Sandboxes by Debian's bubblewrap (0.8 or later): namespaces and rlimits, no daemon, no image.
 
 Each command is one ``bwrap``: user, mount, pid, network, ipc, uts and cgroup namespaces of its own, no capability, no
-new privileges, no nested user namespace, everything read-only but the workspace (and a small ``/tmp`` and
-``/dev/shm`` in memory that last one command). Started as root, the whole thing runs as :data:`UID` from before bwrap
-on: root inside a user namespace would still own root's files outside. Started by a person, it runs as that person,
-and the mount namespace alone keeps their files away.
+new privileges, no nested user namespace, a system call filter (``seccomp.py``), everything read-only but the workspace
+(and a small ``/tmp`` and ``/dev/shm`` in memory that last one command). Started as root, the whole thing runs as
+:data:`UID` from before bwrap on: root inside a user namespace would still own root's files outside. Started by a
+person, it runs as that person, and the mount namespace alone keeps their files away.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 
 from benchmarks.swebench.sandbox.base import CommandResult, Limits, SandboxUnavailable
 from benchmarks.swebench.sandbox.copies import PROBE_TIMEOUT_S, UID, CopiedSandbox, CopiedSandboxes, unprivileged_uid
-from benchmarks.swebench.sandbox.process import HOST_ENVIRONMENT, STATUS_FD, run_contained
+from benchmarks.swebench.sandbox.process import FILTER_FD, HOST_ENVIRONMENT, STATUS_FD, run_contained
 from benchmarks.swebench.sandbox.runtime import Runtime
+from benchmarks.swebench.sandbox.seccomp import compiled_filter
 
 __all__ = ["UID", "BubblewrapSandbox", "BubblewrapSandboxes", "check_available"]
 
@@ -34,6 +35,7 @@ def check_available() -> None:
     if missing:
         names = " ".join(missing)
         raise SandboxUnavailable(f"the sandbox needs {names}: apt-get install {names}")
+    compiled_filter()
     probe = [*_enter(), "bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "true"]
     try:
         done = subprocess.run(
@@ -60,6 +62,7 @@ class BubblewrapSandboxes(CopiedSandboxes):
     """
 
     _runtime: Runtime
+    _program: bytes
 
     def _check(self) -> None:
         check_available()
@@ -67,23 +70,25 @@ class BubblewrapSandboxes(CopiedSandboxes):
     def _set_up(self, root: Path) -> None:
         self._runtime = Runtime(root, uid=unprivileged_uid(), packages=self._packages, limits=self._limits)
         self._runtime.stage()
+        self._program = compiled_filter()
 
-    def _new(self, root: Path) -> BubblewrapSandbox:
-        return BubblewrapSandbox(root, self._runtime, self._limits)
+    def _new(self, root: Path, image: str | None, limits: Limits) -> BubblewrapSandbox:  # noqa: ARG002 - it has none
+        return BubblewrapSandbox(root, self._runtime, limits, self._program)
 
 
 class BubblewrapSandbox(CopiedSandbox):
     """One agent's workspace; see :class:`~benchmarks.swebench.sandbox.base.Sandbox`. Made by the factory."""
 
-    def __init__(self, root: Path, runtime: Runtime, limits: Limits) -> None:
+    def __init__(self, root: Path, runtime: Runtime, limits: Limits, program: bytes) -> None:
         super().__init__(root, limits)
+        self._program = program
         self._arguments = runtime.arguments(self._workspace)
 
     async def _run(self, command: bytes, timeout_s: float) -> CommandResult:
         await self._disk.look()
-        argv: list[str | bytes] = [*_enter(), "bwrap", "--json-status-fd", STATUS_FD, *self._arguments]
-        argv += [*self._limited(), "bash", "-c", command]
-        return await run_contained(argv, timeout=timeout_s, limits=self._limits, disk=self._disk)
+        argv: list[str | bytes] = [*_enter(), "bwrap", "--json-status-fd", STATUS_FD, "--seccomp", FILTER_FD]
+        argv += [*self._arguments, *self._limited(), "bash", "-c", command]
+        return await run_contained(argv, timeout=timeout_s, limits=self._limits, disk=self._disk, program=self._program)
 
     def _limited(self) -> tuple[str, ...]:
         limits = self._limits

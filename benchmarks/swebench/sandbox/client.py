@@ -68,7 +68,7 @@ class Client:
         done = self._run(arguments, given=given, timeout=timeout)
         if done.returncode:
             raise SandboxError(f"{self.program} {arguments[0]} failed: {_text(done.stderr)}")
-        return _text(done.stdout)
+        return done.stdout.decode(errors="replace").strip()
 
     def have_image(self, image: str) -> None:
         """Pull ``image`` unless it is here. Raises SandboxError."""
@@ -180,4 +180,5 @@ def _docker(about: Mapping[str, Any]) -> tuple[bool, frozenset[str]]:
 
 
 def _text(said: bytes) -> str:
+    """The end of it, for messages."""
     return said.decode(errors="replace").strip()[-2000:]

@@ -12,7 +12,6 @@ import asyncio
 import itertools
 import secrets
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.swebench.sandbox.attached import first_process, run_attached
@@ -77,29 +76,8 @@ class ContainerSandboxes(CopiedSandboxes):
         self._workspaces: dict[str, Path] = {}
         self._copying = threading.Lock()
 
-    async def open(
-        self, workspace: Path, changes: Mapping[str, bytes | None] | None = None, *, image: str | None = None
-    ) -> ContainerSandbox:
-        """Copy ``workspace``; commands run in ``image``, which is pulled when it is not there.
-
-        Raises:
-            SandboxError: not entered, closed, the copy failed, or the image cannot be had.
-        """
-        image = image or self._image
-        if image is not None and self._ready:
-            await finish(asyncio.to_thread(self._client.have_image, image))
-        sandbox = await self._opened(workspace, changes, lambda root: self._made(root, image))
-        assert isinstance(sandbox, ContainerSandbox)  # noqa: S101 - for the type checker
-        return sandbox
-
     async def workspace_of(self, image: str) -> Path:
-        """The repository at ``/testbed`` in ``image``, copied out once: what sandboxes of it are opened on.
-
-        It is there as long as these sandboxes are.
-
-        Raises:
-            SandboxError: the image cannot be had, or has none.
-        """
+        """The repository at ``/testbed`` in ``image``; see the protocol. Raises SandboxError."""
         if not self._ready:
             raise SandboxError("these sandboxes are not set up: use `async with`")
         return await finish(asyncio.to_thread(self._copied_out, image))
@@ -121,12 +99,15 @@ class ContainerSandboxes(CopiedSandboxes):
             guard.end()
         super()._leave()
 
-    def _new(self, root: Path) -> ContainerSandbox:
-        return self._made(root, self._image)
+    async def _have_image(self, image: str | None) -> None:
+        image = image or self._image
+        if image is not None:
+            await finish(asyncio.to_thread(self._client.have_image, image))
 
-    def _made(self, root: Path, image: str | None) -> ContainerSandbox:
+    def _new(self, root: Path, image: str | None, limits: Limits) -> ContainerSandbox:
+        image = image or self._image
         flags = [
-            *self._client.isolation(self._limits, self._root),
+            *self._client.isolation(limits, self._root),
             f"--label={LABEL}={self._root}",
             f"--workdir={WORKSPACE}",
         ]
@@ -137,7 +118,7 @@ class ContainerSandboxes(CopiedSandboxes):
             flags += [
                 f"--mount=type=bind,source={source},target={target},readonly" for source, target in self._runtime.binds
             ]
-        return ContainerSandbox(root, self._limits, self._client, tuple(flags), image or self._host_image)
+        return ContainerSandbox(root, limits, self._client, tuple(flags), image or self._host_image)
 
     def _copied_out(self, image: str) -> Path:
         with self._copying:

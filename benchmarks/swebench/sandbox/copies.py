@@ -24,6 +24,7 @@ ARGUMENT_BYTES = 131_071
 """Linux takes no longer argument (MAX_ARG_STRLEN less its end)."""
 REFUSED = 126
 """What a shell says of a command it found and cannot run."""
+NO_IMAGES = "commands run in an image ({}) in containers only: use podman or docker"
 PROBE_TIMEOUT_S = 60.0
 PROBE = "touch written && python -c 'print(6 * 7)'"
 
@@ -65,13 +66,40 @@ class CopiedSandboxes(ABC):
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def open(self, workspace: Path, changes: Mapping[str, bytes | None] | None = None) -> Sandbox:
+    async def open(
+        self,
+        workspace: Path,
+        changes: Mapping[str, bytes | None] | None = None,
+        *,
+        image: str | None = None,
+        limits: Limits | None = None,
+    ) -> Sandbox:
         """Copy ``workspace`` into a folder of the sandbox's user, with ``changes`` made.
 
         Raises:
-            SandboxError: not entered, closed, or the copy failed.
+            SandboxError: not entered, closed, the copy failed, or the image cannot be had.
         """
-        return await self._opened(workspace, changes, self._new)
+        if self._scratch is None or not self._ready:
+            raise SandboxError("these sandboxes are not set up: use `async with`")
+        await self._have_image(image)
+        sandbox = self._new(Path(tempfile.mkdtemp(dir=self._scratch.root)), image, limits or self._limits)
+        self._open.add(sandbox)
+        sandbox.on_close = self._open.discard
+        try:
+            await finish(sandbox.fill(workspace, changes or {}))
+        except BaseException:  # also when cancelled: the caller never gets the sandbox, so nobody else closes it
+            await sandbox.close()
+            raise
+        return sandbox
+
+    async def workspace_of(self, image: str) -> Path:
+        """Where the kind has images, the repository in one; see the protocol. Raises SandboxError."""
+        raise SandboxError(NO_IMAGES.format(image))
+
+    async def _have_image(self, image: str | None) -> None:
+        """Make sure of the image that commands are to run in, if any. Raises SandboxError."""
+        if image is not None:
+            raise SandboxError(NO_IMAGES.format(image))
 
     async def close(self) -> None:
         """Close what is open and remove everything. Safe to call again."""
@@ -89,23 +117,8 @@ class CopiedSandboxes(ABC):
         """Make, below ``root``, what all sandboxes use. Raises SandboxError."""
 
     @abstractmethod
-    def _new(self, root: Path) -> CopiedSandbox:
+    def _new(self, root: Path, image: str | None, limits: Limits) -> CopiedSandbox:
         """A sandbox whose copy will be below ``root``."""
-
-    async def _opened(
-        self, workspace: Path, changes: Mapping[str, bytes | None] | None, new: Callable[[Path], CopiedSandbox]
-    ) -> CopiedSandbox:
-        if self._scratch is None or not self._ready:
-            raise SandboxError("these sandboxes are not set up: use `async with`")
-        sandbox = new(Path(tempfile.mkdtemp(dir=self._scratch.root)))
-        self._open.add(sandbox)
-        sandbox.on_close = self._open.discard
-        try:
-            await finish(sandbox.fill(workspace, changes or {}))
-        except BaseException:  # also when cancelled: the caller never gets the sandbox, so nobody else closes it
-            await sandbox.close()
-            raise
-        return sandbox
 
     def _enter(self) -> None:
         self._check()

@@ -59,8 +59,8 @@ def remove_left_behind(client: Client) -> None:
     found = client.call("ps", "--all", "--quiet", "--filter", f"label={LABEL}").split()
     for name in found:
         try:
-            (about,) = json.loads(client.call("inspect", "--type=container", name))
-            if not Path(about["Config"]["Labels"][LABEL]).exists():
+            labels = json.loads(client.call("inspect", "--type=container", "--format={{json .Config.Labels}}", name))
+            if not Path(labels[LABEL]).exists():
                 client.call("rm", "--force", name)
         except SandboxError:  # it went by itself
             continue

@@ -21,10 +21,12 @@ from benchmarks.swebench.sandbox.disk import Disk
 from benchmarks.swebench.sandbox.finishing import finish
 from benchmarks.swebench.sandbox.running import Running
 
-__all__ = ["HOST_ENVIRONMENT", "STATUS_FD", "run_contained"]
+__all__ = ["FILTER_FD", "HOST_ENVIRONMENT", "STATUS_FD", "run_contained"]
 
 STATUS_FD = "{status_fd}"
 """Stands in an argument list for the number of the pipe that bwrap writes its status to."""
+FILTER_FD = "{filter_fd}"
+"""Stands there for the number of the pipe that bwrap reads its system call filter from."""
 HOST_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 """All that the sandbox's programs are started with: inside, ``/proc/1/environ`` shows it."""
 START_TIMEOUT_S = 60.0
@@ -37,11 +39,13 @@ async def run_contained(
     timeout: float,  # noqa: ASYNC109 - of the command
     limits: Limits,
     disk: Disk,
+    program: bytes,
 ) -> CommandResult:
     """Run ``argv``, which is bwrap (or execs it) with ``--json-status-fd`` :data:`STATUS_FD`.
 
     Args:
         argv: program and arguments.
+        program: for bwrap's ``--seccomp`` :data:`FILTER_FD`: the compiled filter.
         timeout: wall seconds from the sandbox being up.
         limits: its output caps are enforced here; the others are the command line's.
         disk: of its workspace; watched here.
@@ -49,15 +53,16 @@ async def run_contained(
     Raises:
         SandboxError: bwrap could not be started, or could not set the sandbox up.
     """
-    run = _Run(limits, disk)
+    run = _Run(limits, disk, program)
     return await finish(run.run(argv, timeout_s=timeout), on_cancel=lambda: run.kill("cancel"))
 
 
 class _Run(Running):
     """One bwrap, from its start to the certainty that nothing of it lives."""
 
-    def __init__(self, limits: Limits, disk: Disk) -> None:
+    def __init__(self, limits: Limits, disk: Disk, program: bytes) -> None:
         super().__init__(limits, disk)
+        self._program = program
         self._first: int | None = None
         """A pidfd of the namespace's first process, once there is one."""
 
@@ -86,18 +91,24 @@ class _Run(Running):
                 self._first = None
 
     async def _spawn(self, argv: Sequence[str | bytes], write_fd: int) -> asyncio.subprocess.Process:
+        filter_fd, feed_fd = os.pipe()
+        with os.fdopen(feed_fd, "wb") as feed:
+            feed.write(self._program)  # at once: it is less than a pipe holds
+        numbers = {STATUS_FD: str(write_fd), FILTER_FD: str(filter_fd)}
         try:
             return await asyncio.create_subprocess_exec(
-                *(str(write_fd) if argument == STATUS_FD else argument for argument in argv),
+                *(numbers.get(each, each) if isinstance(each, str) else each for each in argv),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(write_fd,),
+                pass_fds=(write_fd, filter_fd),
                 env=HOST_ENVIRONMENT,
                 start_new_session=True,  # a Ctrl-C at the terminal is ours to handle, not theirs
             )
         except OSError as error:
             raise SandboxError(f"cannot start {argv[0]!r}: {error}") from error
+        finally:
+            os.close(filter_fd)
 
     async def _follow(
         self, process: asyncio.subprocess.Process, status: asyncio.StreamReader, timeout_s: float

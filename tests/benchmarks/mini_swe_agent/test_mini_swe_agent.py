@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.engines.emulated import register
+from benchmarks.engines.engine import connect
 from benchmarks.engines.wire import fetch
+from benchmarks.front.launch import open_front
 from benchmarks.mini_swe_agent.dataset import marker, script_of, write_dataset
 from benchmarks.mini_swe_agent.gateway import gateway_arm, law_of, open_gateway, steps_of
 from benchmarks.mini_swe_agent.judge import judge
@@ -168,6 +171,21 @@ def test_the_table_says_what_the_record_says() -> None:
     assert "fill it 1.5 times" in text
 
 
+def test_the_table_of_a_real_engine_says_what_stood_before_it() -> None:
+    arm = {"makespan_s": 50.0, "hit_rate": 0.5, "recomputed_tokens": 1, "resolved": 3, "agents": 4, "lost": 0}
+    arm |= {"steps": 40, "peak_context_tokens": 80_000, "capacity_tokens": 16_000, "speedup": None}
+    arm |= {"repeats": [{"engine": "SGLang 0.5.23"}]}
+    config = {"seed": 0, "repeats": 3, "engine": "launch", "characters_per_token": 16}
+    summary = {"arms": {"uncontrolled": arm}, "config": config, "versions": {"mini-swe-agent": "2.4.6"}, "tasks": ["a"]}
+    text = markdown({**summary, "cpus": 2})
+    assert "SGLang 0.5.23, random weights, behind a front" in text
+    assert (
+        "a token for every 16 characters; pool 16,000 tokens; at the peak the contexts would fill it 5.0 times" in text
+    )
+    text = markdown({**summary, "config": {**config, "characters_per_token": 0}, "cpus": 2})
+    assert "- SGLang 0.5.23, pool 16,000 tokens; at the peak" in text
+
+
 LAWS = {
     "uncontrolled": Uncontrolled,
     "budget": TokenBudget,
@@ -241,6 +259,41 @@ async def test_a_gateway_knows_conversations_and_says_how_many(tmp_path: Path) -
             seen = await gateway.seen()
     assert (seen["agents"], seen["expired"]) == (3, 0)
     assert steps_of(events) == [2, 2, 2]
+
+
+async def test_a_gateway_before_a_front_knows_the_conversations_of_agents_that_name_nobody(
+    plan: AgentPlan, tmp_path: Path
+) -> None:
+    plans = [plan, AgentPlan("002-a__1", plan.task, 8)]
+    scripts = {each: script_of(each) for each in plans}
+    config, events = tmp_path / "gateway.yaml", tmp_path / "events.jsonl"
+    config.write_text(json.dumps({"law": law_of("gateway:fixed:2"), "logging": {"events": str(events)}}))
+    with Emulator(ServiceConfig(speedup=1000)) as emulator:
+        async with open_front(await connect(emulator.url), tmp_path / "front.log", characters=16) as engine:
+            for each in plans:
+                assert await register(engine, each.agent_id, scripts[each], match=marker(each))
+            async with open_gateway(engine.url, config, tmp_path / "gateway.log") as gateway:
+                hits = await asyncio.gather(*(converse(gateway.url, each, len(scripts[each])) for each in plans))
+                seen = await gateway.seen()
+    assert seen["agents"] == len(plans)
+    assert steps_of(events) == sorted(map(len, scripts.values()))
+    assert all(cached >= before - 1 for pairs in hits for before, cached in pairs)
+
+
+async def converse(url: str, plan: AgentPlan, steps: int) -> list[tuple[int, int]]:
+    """The context after each step, and of that what the next one found cached."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Fix it.\n{marker(plan)}"}]
+    contexts, cached = [], []
+    for _ in range(steps):
+        body = {"model": "m", "messages": messages}
+        reply = await asyncio.to_thread(fetch, "POST", f"{url}/v1/chat/completions", body)
+        message = reply["choices"][0]["message"]
+        answers = [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in message["tool_calls"]]
+        messages += [message, *answers]
+        usage = reply["usage"]
+        contexts.append(usage["total_tokens"])
+        cached.append(usage["prompt_tokens_details"]["cached_tokens"])
+    return list(zip(contexts[:-1], cached[1:], strict=True))
 
 
 def test_the_table_says_what_a_gateway_saw() -> None:

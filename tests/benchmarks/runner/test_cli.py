@@ -5,6 +5,8 @@ import errno
 import json
 import logging
 import os
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -64,7 +66,8 @@ async def complete(folder):
         (["--engine", "launch", "--server", "tgi", "--model", "m"], "error: server must be one of sglang, vllm"),
         (["--engine", "launch", "--server-flags", "--tp 8"], "error: model must name a model"),
         (["--preset", "h100"], "error: unknown preset 'h100': choose from laptop"),
-        (["--tasks", "z"], "error: unknown task 'z': choose from a, b"),
+        (["--tasks", "z"], "error: unknown task 'z': choose from a, b; or name a file or a data set of rows"),
+        (["--tasks", " ,"], "error: tasks must name at least one, or be left out, not ' ,'"),
         (["--max-steps", "0"], "error: max_steps must be at least 1, not 0"),
         (["--max-output-tokens", "0"], "error: max_output_tokens must be at least 1, not 0"),
         (["--replies", "model"], "error: replies 'model' need an engine that has one"),
@@ -213,6 +216,86 @@ def test_more_agents_than_recordings_are_refused(invoke, tmp_path):
     assert (result.exit_code, "agents must be at most 1, as many as r.jsonl has, not 2" in result.stderr) == (2, True)
 
 
+@pytest.fixture
+def rows(monkeypatch, make_task, tmp_path):
+    """A file of rows that the swebench package knows, by id with their patches."""
+
+    def rows(**patches):
+        found = [replace(make_task(name), image="i", patch=patch) for name, patch in patches.items()]
+
+        def load(source, chosen):
+            assert source == "rows.jsonl"
+            return tuple(task for task in found if not chosen or task.task_id in chosen)
+
+        monkeypatch.setattr(cli, "load_rows", load)
+
+    return rows
+
+
+PATCH = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
+
+
+def test_rows_run_in_containers_and_only_those_that_are_named(invoke, run_as, tmp_path, monkeypatch, rows):
+    run_as(complete)
+    checked = []
+    monkeypatch.setattr(cli, "check_kind", checked.append)
+    rows(x=PATCH, y=PATCH)
+    result = invoke("run", "--tasks", "rows.jsonl,y", "--sandbox", "docker", "--agents", "2", "--out", "out")
+    assert (result.exit_code, checked) == (0, ["docker"])
+    about = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert about["tasks"] == ["y"]
+    assert (about["config"]["tasks"], about["config"]["sandbox"]) == (["rows.jsonl", "y"], "docker")
+    assert invoke("resume", "out").exit_code == 0
+
+
+def test_rows_without_containers_are_refused_with_what_to_add(invoke, rows, tmp_path):
+    rows(x=PATCH)
+    result = invoke("run", "--tasks", "rows.jsonl")
+    assert (result.exit_code, "add --sandbox docker or --sandbox podman" in result.stderr) == (2, True)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_row_without_a_fix_is_for_models_only(invoke, run_as, rows, monkeypatch):
+    run_as(complete)
+    monkeypatch.setattr(cli, "check_kind", lambda kind: None)
+    rows(x="Binary files differ")
+    given = ["run", "--tasks", "rows.jsonl", "--sandbox", "podman", "--agents", "1", "--out", "out"]
+    result = invoke(*given)
+    assert (result.exit_code, "x has no patch for a scripted agent to make" in result.stderr) == (2, True)
+    assert invoke(*given, "--replies", "model", "--engine", "http://engine").exit_code == 0
+
+
+def test_rows_that_nobody_can_score_are_refused(invoke, monkeypatch, tmp_path):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(cli, "check_kind", lambda kind: None)
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    row = {"instance_id": "a__a-1", "problem_statement": "Broken.", "FAIL_TO_PASS": ["t"]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    result = invoke("run", "--tasks", "rows.jsonl", "--sandbox", "podman")
+    assert (result.exit_code, "error: scoring a__a-1 needs the swebench package" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["podman", "docker"])
+def test_the_kind_of_sandbox_reaches_the_run(invoke, run_as, tmp_path, monkeypatch, kind):
+    run_as(complete)
+    checked = []
+    monkeypatch.setattr(cli, "check_kind", checked.append)
+    assert invoke("run", "--sandbox", kind, "--agents", "2", "--out", "out").exit_code == 0
+    assert checked == [kind]
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["config"]["sandbox"] == kind
+
+
+def test_a_kind_of_sandbox_that_does_not_work_here_is_told(invoke, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = invoke("run", "--sandbox", "podman")
+    assert (result.exit_code, "the sandbox needs podman, which is not on PATH" in result.stderr) == (2, True)
+    assert (
+        "sandbox must be one of bubblewrap, podman, docker, not 'chroot'" in invoke("run", "--sandbox", "chroot").stderr
+    )
+
+
 def test_tasks_of_a_data_set_are_listed_with_their_images(invoke, tmp_path):
     row = {"instance_id": "a__a-1", "problem_statement": "Broken.", "FAIL_TO_PASS": ["t"]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
@@ -239,6 +322,16 @@ def test_a_file_with_other_columns_is_named_with_those_it_has(invoke, tmp_path, 
         assert part in result.stderr
 
 
+def test_a_cache_that_cannot_be_made_is_told(invoke, monkeypatch):
+    def load(cache):
+        (cache / "archives").mkdir(parents=True)
+
+    monkeypatch.setattr(cli, "load_tasks", load)
+    for command in ("run", "tasks"):
+        result = invoke(command, "--cache", "/proc/nowhere")
+        assert (result.exit_code, "error: " in result.stderr, "/proc/nowhere" in result.stderr) == (2, True, True)
+
+
 @pytest.mark.parametrize(
     "arguments", [["report", "nowhere"], ["resume", "nowhere"], ["tasks", "--source", "nowhere.jsonl"]]
 )
@@ -255,6 +348,8 @@ def test_an_engine_that_is_down_is_told_and_the_run_can_go_on(invoke, tmp_path):
     assert (result.exit_code, result.stderr.count("error: ")) == (1, 1)
     assert "no engine answers at http://127.0.0.1:9/" in result.stderr
     assert "swebench resume out" in result.stdout
+    assert "No agent has ended." in result.stdout
+    assert "makespan" not in result.stdout  # of a batch that never began there are no figures
 
 
 def test_a_server_without_its_environment_is_told(invoke, tmp_path):

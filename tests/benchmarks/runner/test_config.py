@@ -21,6 +21,8 @@ from benchmarks.swebench.config import MIN_TICK_S, RunConfig
         ("speedup", float("inf")),
         ("speedup", float("nan")),
         ("command_timeout_s", 0.0),
+        ("characters_per_token", -4),
+        ("characters_per_token", 6),
         ("framework", "crewai"),
         ("replies", "improvised"),
         ("arms", ()),
@@ -30,6 +32,11 @@ from benchmarks.swebench.config import MIN_TICK_S, RunConfig
 def test_a_value_out_of_range_is_refused_by_name_and_value(field, value):
     with pytest.raises(ValueError, match=f"^{field} .*{re.escape(str(value)) if value != () else ''}"):
         RunConfig(**{field: value})
+
+
+def test_a_front_says_a_scripts_words_and_so_not_the_models():
+    with pytest.raises(ValueError, match="a front says a script's words"):
+        RunConfig(engine="http://engine:1", replies="model", characters_per_token=4)
 
 
 def test_config_survives_json():

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.engines.emulated import register
 from benchmarks.engines.kinds import Needs
 from benchmarks.engines.warden import members
-from benchmarks.engines.wire import EngineError
+from benchmarks.engines.wire import EngineError, fetch
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.engine import open_engine
 from benchmarks.swebench.server import Server
@@ -47,6 +48,19 @@ async def test_a_server_is_started_with_what_the_arm_needs_and_ended(python, tmp
         assert engine.about["flags"][-2:] == ["--max-running-requests", "8"]
         assert engine.kind.name == "sglang"
     assert members(engine.session) == []
+
+
+async def test_with_a_front_the_engine_is_what_stands_behind_it(tmp_path):
+    async with open_engine(RunConfig(), tmp_path / "log") as running:
+        config = RunConfig(engine=running.url, characters_per_token=8)
+        async with open_engine(config, tmp_path / "log") as seen:
+            assert seen.url != running.url
+            assert (seen.capacity_tokens, seen.about["characters_per_token"]) == (running.capacity_tokens, 8)
+            assert await register(seen, "a", [{"content": "yes"}])
+            assert fetch("GET", f"{running.url}/server_info")["emulator"]["scripts"] == 0
+        with pytest.raises(EngineError, match=r"front\.log"):
+            await seen.check_alive()
+        await running.check_alive()
 
 
 async def test_one_that_runs_already_takes_no_flags(tmp_path):

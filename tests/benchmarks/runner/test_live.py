@@ -228,7 +228,7 @@ async def test_calls_of_one_reply_run_a_few_at_a_time(say, fake_sandbox):
 def open_live(monkeypatch, make_task, fake_sandbox):
     """Prepares an arm, up to its first agent."""
 
-    async def opened(*_):
+    async def opened(*_, **__):
         return fake_sandbox()
 
     async def open_live(engine, **config):

@@ -11,6 +11,7 @@ from rich.console import Console
 from benchmarks.engines.wire import EngineError
 from benchmarks.swebench.arms import parse_arms
 from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.engine import open_engine
 from benchmarks.swebench.progress import LineProgress, TimeLeft
 from benchmarks.swebench.proxy import Proxy, read_proxy
 from benchmarks.swebench.records import RunFolder
@@ -94,6 +95,124 @@ async def test_a_release_that_is_refused_is_an_engine_error(before):
     await Proxy(url=url).ended("x")  # one that is told nothing
 
 
+# Takes what reaches it to the engine, and remembers whose it was. Takes chats, or completions of token ids.
+PROGRAM = """
+import json, sys, urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+engine, port, seen = sys.argv[1:]
+
+def post(path, body, headers):
+    request = urllib.request.Request(engine + path, json.dumps(body).encode(), headers)
+    return urllib.request.urlopen(request).read()
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(b"words" if self.path == "/ready" else b"")
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with open(seen, "a") as stream:
+            print(self.path, self.headers["x-whose"], file=stream)
+        headers = {name: self.headers[name] for name in ("Content-Type", "X-Session-ID") if name in self.headers}
+        if self.path != "/v1/completions":
+            return self.answer(post(self.path, body, headers))
+        sampling = {"max_new_tokens": body["max_tokens"], "ignore_eos": body["ignore_eos"]}
+        told = post("/generate", {"input_ids": body["prompt"], "sampling_params": sampling}, headers)
+        meta = json.loads(told)["meta_info"]
+        usage = {name: meta[name] for name in ("prompt_tokens", "completion_tokens")}
+        usage["prompt_tokens_details"] = {"cached_tokens": meta["cached_tokens"]}
+        self.answer(json.dumps({"choices": [{"finish_reason": "length"}], "usage": usage}).encode())
+
+    def answer(self, data):
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args):
+        pass
+
+ThreadingHTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
+"""
+STARTED = """
+url = "http://127.0.0.1:{{port}}"
+headers = {{ x-whose = "{{agent}}" }}
+[start]
+command = ["{{python}}", "{program}", "{{engine}}", "{{port}}", "{seen}"]
+takes = "{takes}"
+ready = "/ready"
+says = "words"
+"""
+
+
+@pytest.mark.parametrize("takes", ["chats", "tokens"])
+async def test_a_proxy_is_started_for_its_arm_before_the_engine_or_behind_a_front(emulator, tmp_path, takes):
+    (tmp_path / "proxy.py").write_text(PROGRAM)
+    file, seen = tmp_path / "proxy.toml", tmp_path / "seen"
+    file.write_text(STARTED.format(program=tmp_path / "proxy.py", seen=seen, takes=takes))
+    steps = [{"p": 200, "o": 30}, {"p": 400, "o": 30}]
+    (tmp_path / "r.jsonl").write_text("\n".join(json.dumps({"id": f"s{n}", "steps": steps}) for n in range(2)))
+    config = RunConfig(
+        agents=2,
+        arms=("uncontrolled", f"proxy:{file}"),
+        engine=emulator.url,
+        recordings=str(tmp_path / "r.jsonl"),
+        characters_per_token=4 if takes == "tokens" else 0,
+    )
+    plans = plan_agents(config, load_recorded(tmp_path / "r.jsonl"))
+    folder = RunFolder.create(tmp_path / "run", {"config": config.to_json(), "tasks": ["s0", "s1"]})
+    with (tmp_path / "out").open("w") as stream:
+        await run_arms(config, plans, folder, LineProgress(Console(file=stream), TimeLeft(2)))
+    plain, through = ({agent.agent_id: agent for agent in folder.arm(arm, 1).agents()} for arm in config.arms)
+    agents = set(plain)
+    assert {agent.outcome for agent in (*plain.values(), *through.values())} == {"completed"}
+    path = {"chats": "/v1/chat/completions", "tokens": "/v1/completions"}[takes]
+    assert {tuple(line.split()) for line in seen.read_text().splitlines()} == {
+        (path, name) for name in (*agents, "warm-up")
+    }
+    for name in agents:  # the same work as without, and nothing of a conversation is lost on the way
+        pairs = list(zip(plain[name].steps, through[name].steps, strict=True))
+        assert all(one.prompt_tokens == other.prompt_tokens for one, other in pairs)
+        assert through[name].steps[1].cached_tokens >= sum(
+            (through[name].steps[0].prompt_tokens, through[name].steps[0].output_tokens, -1)
+        )
+
+
+async def test_a_proxy_of_token_ids_needs_a_front(emulator, tmp_path):
+    (tmp_path / "proxy.toml").write_text(STARTED.format(program="none.py", seen="none", takes="tokens"))
+    (arm,) = parse_arms(f"proxy:{tmp_path / 'proxy.toml'}")
+    with pytest.raises(EngineError, match="needs a front: set characters_per_token"):
+        async with open_engine(RunConfig(engine=emulator.url), tmp_path / "log", arm.needs):
+            pass
+
+
+async def test_a_proxy_that_does_not_start_is_an_engine_error_with_its_last_words(emulator, tmp_path):
+    (tmp_path / "proxy.py").write_text("raise SystemExit('no such flag')")
+    file = tmp_path / "proxy.toml"
+    file.write_text(STARTED.format(program=tmp_path / "proxy.py", seen="none", takes="chats"))
+    (arm,) = parse_arms(f"proxy:{file}")
+    with pytest.raises(EngineError, match="no such flag"):
+        async with open_engine(RunConfig(engine=emulator.url), tmp_path / "log", arm.needs):
+            pass
+
+
+def test_a_proxy_to_start_has_a_port_and_goes_with_host_memory_and_caps(tmp_path):
+    file = tmp_path / "proxy.toml"
+    file.write_text(STARTED.format(program="p.py", seen="none", takes="chats"))
+    (arm,) = parse_arms(f"hicache:proxy:{file}")
+    assert arm.proxy.url == f"http://127.0.0.1:{arm.needs.proxy.port}"
+    assert (arm.needs.host_cache, hash(arm.needs)) == (2.0, hash(arm.needs))
+
+
+def test_the_file_for_dynamos_router_says_how_agents_are_known_and_let_go():
+    proxy = parse_arms("proxy:thunderagent")[0].proxy
+    assert proxy.headers_of("7") == {"x-dynamo-session-id": "7"}
+    assert proxy.release.headers == {"x-dynamo-session-id": "{agent}", "x-dynamo-session-final": "true"}
+    assert proxy.start.behind_front
+
+
 def test_what_is_sent_names_the_agent_everywhere():
     proxy = Proxy(url="http://p", headers={"a": "x-{agent}"}, body={"n": {"deep": ["{agent}", 1]}, "k": True})
     assert proxy.headers_of("7") == {"a": "x-7"}
@@ -107,6 +226,9 @@ def test_what_is_sent_names_the_agent_everywhere():
         ("", "proxy.toml: url: Field required"),
         ('url = "ftp://x"', "proxy.toml: url: "),
         ('url = "http://x"\nheader = "a"', "proxy.toml: header: Extra inputs"),
+        ('url = "http://x"\n[start]\ncommand = ["p"]', r"proxy.toml: url: must have \{port\} in it"),
+        ('url = "http://x:{port}"\n[start]\ncommand = []', r"proxy.toml: start\.command: "),
+        ('url = "http://x"\nstart = "now"', "proxy.toml: start: "),
         ('url = "http://x"\n[release]\npath = "end"', r"proxy.toml: release\.path: "),
     ],
 )

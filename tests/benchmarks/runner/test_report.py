@@ -1,9 +1,14 @@
 """The table says what the summary says, and warns of what a reader must know."""
 
+import io
 import json
+import re
 
+import pytest
 from rich.console import Console
 
+from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.records import RecordError
 from benchmarks.swebench.report import public_summary, render, report
 from benchmarks.swebench.summary import summarise
 
@@ -101,3 +106,19 @@ def test_report_writes_summary_and_picture(make_run, make_record, make_point):
 def test_the_public_summary_names_no_engine_address(make_run, make_record):
     folder = make_run({("concur", 1): ([make_record()], [], DONE)}, agents=1, engine="http://secret-host:30000")
     assert "secret-host" not in json.dumps(public_summary(summarise(folder)))
+
+
+def test_the_public_summary_names_no_folder_of_rows():
+    for tasks, public in ((("/home/me/rows.jsonl", "a"), ["rows.jsonl", "a"]), (("verified",), ["verified"])):
+        config = RunConfig(tasks=tasks, sandbox="docker").to_json()
+        assert public_summary({"config": config})["config"]["tasks"] == public
+
+
+@pytest.mark.parametrize("name", ["timeline.png", "report.html", "summary.json"])
+def test_a_page_that_cannot_be_written_is_named_after_the_table(make_run, make_record, make_point, name):
+    folder = make_run({("concur", 1): ([make_record()], [make_point(0.0), make_point(1.0)], DONE)}, agents=1)
+    (folder.path / name).mkdir()
+    shown = io.StringIO()
+    with pytest.raises(RecordError, match=rf"cannot write .*{re.escape(str(folder.path))}.*: Is a directory"):
+        report(folder, Console(file=shown))
+    assert "makespan" in shown.getvalue()

@@ -190,6 +190,17 @@ async def test_leaving_the_factory_removes_everything(kind: str, template: Path)
         await sandboxes.open(template)
 
 
+async def test_a_run_that_begins_leaves_another_runs_commands_alone(sandbox: Sandbox, kind: str) -> None:
+    command = "echo up > ready; while [ ! -e go ]; do sleep 0.05; done; echo done"
+    task = asyncio.create_task(sandbox.run(command, timeout=120))
+    await ready(sandbox, task)
+    async with sandboxes_of(kind):
+        pass
+    assert not task.done()
+    (sandbox._workspace / "go").touch()
+    assert (await task).output == "done\n"
+
+
 KILLED = """
 import asyncio, sys
 from pathlib import Path

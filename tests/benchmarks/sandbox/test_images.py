@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from benchmarks.swebench.sandbox import ContainerSandboxes, SandboxError
+from benchmarks.swebench.agents import AgentPlan
+from benchmarks.swebench.judge import judge
+from benchmarks.swebench.places import open_place
+from benchmarks.swebench.records import AgentRecord, ArmFolder
+from benchmarks.swebench.sandbox import BubblewrapSandboxes, ContainerSandboxes, SandboxError
 from benchmarks.swebench.sandbox.client import PROGRAMS, Client
 from benchmarks.swebench.sandbox.containers import SWEBENCH_PYTHON
+from benchmarks.swebench.tasks import Task
 
 IMAGE = "localhost/concur-swebench-test:1"
 TOOLS = ("bash", "cat", "chmod", "env", "grep", "id", "ls", "rm", "touch")
@@ -113,6 +118,65 @@ async def test_an_image_that_cannot_be_had_is_named_with_what_the_program_says(i
     for _ in range(2):  # the failure is not kept as the answer for ever
         with pytest.raises(SandboxError, match=r"pull failed.*localhost/concur-absent"):
             await images.workspace_of("localhost/concur-absent:1")
+
+
+class Scoring:
+    """As the swebench package would score: by what its script prints."""
+
+    script = "# " + "x" * 140_000 + "\ncat code.py; python; for ((i = 0; i < 20000; i++)); do echo $i; done"
+
+    def resolved(self, output: str) -> bool:
+        return output.startswith("fix\n42\n") and output.count("\n") == 20_002
+
+
+@pytest.fixture
+def task() -> Task:
+    return Task(
+        task_id="a",
+        package="",
+        problem="Broken.",
+        test_command="python",
+        workspace=Path(),
+        packages=Path(),
+        solution=(),
+        image=IMAGE,
+        official=Scoring(),
+    )
+
+
+async def test_what_agents_left_is_scored_in_the_tasks_image(
+    images: ContainerSandboxes, task: Task, tmp_path: Path
+) -> None:
+    folder = ArmFolder(tmp_path / "arm")
+    folder.create()
+    left = {"001": {"code.py": b"fix\n"}, "002": {"code.py": b"no\n"}, "003": {}}
+    for name, files in left.items():
+        folder.write_left(name, files)
+        folder.write_agent(
+            AgentRecord(agent_id=name, task_id="a", seed=1, outcome="completed", started_s=0.0, ended_s=1.0)
+        )
+    await judge(folder, [AgentPlan(name, task, 1) for name in left], images)
+    assert [record.error for record in folder.agents()] == [None] * 3
+    assert [record.resolved for record in folder.agents()] == [True, False, False]
+    assert (folder.path / "tests" / "001.log").read_text().endswith("\n19999\n")
+    assert sorted(path.name for path in (folder.path / "tests").iterdir()) == ["001.log", "002.log"]
+
+
+async def test_official_tests_may_take_longer_than_an_agents_command(images: ContainerSandboxes, task: Task) -> None:
+    seconds = []
+    for tests in (False, True):
+        sandbox = await open_place(images, task, tests=tests)
+        seconds.append(int((await sandbox.run("ulimit -t", timeout=60)).output))
+        await sandbox.close()
+    assert seconds == [120, 1800]
+
+
+async def test_an_image_needs_a_container(task: Task) -> None:
+    async with BubblewrapSandboxes() as sandboxes:
+        with pytest.raises(SandboxError, match=f"{IMAGE}.* in containers only: use podman or docker"):
+            await open_place(sandboxes, task)
+        with pytest.raises(SandboxError, match="in containers only"):
+            await sandboxes.open(Path(__file__).parent, image=IMAGE)
 
 
 async def test_no_container_is_left(images: ContainerSandboxes) -> None:

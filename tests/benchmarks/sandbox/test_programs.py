@@ -77,6 +77,13 @@ def test_a_daemon_that_does_not_answer_is_quoted(say: Callable[..., None]) -> No
         check_kind("docker")
 
 
+def test_what_a_program_prints_is_given_whole(say: Callable[..., None]) -> None:
+    """Messages quote its end; an answer that is cut is no answer."""
+    text = json.dumps({**DOCKER, "Name": "x" * 10_000})
+    say("docker", text)
+    assert Client("docker").call("info") == text
+
+
 def test_as_root_podman_without_a_pids_cgroup_is_refused(say: Callable[..., None], podman: dict) -> None:
     podman["host"]["cgroupControllers"] = ["cpu"]
     say("podman", podman)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.swebench.edits import Edit, EditError, apply_edits, edit_command, edits_between
+from benchmarks.swebench.edits import Edit, EditError, apply_edits, edit_command, edits_between, hunks_of
 
 LINE = st.sampled_from(["a\n", "b\n", "c\n", "\n", "x = 1\r\n", "é\n"])
 TEXTS = st.lists(LINE, max_size=30).map("".join)
@@ -89,3 +89,31 @@ def test_an_edit_that_does_not_fit_says_why_and_changes_nothing(tmp_path, old, s
     assert run(tmp_path, "a.py", old, "x") == (1, said)
     assert (tmp_path / "a.py").read_text() == "one\ntwo\n"
     assert run(tmp_path, "b.py", old, "x") == (1, "there is no file b.py")
+
+
+def test_hunks_of_a_diff_are_found_with_the_file_they_are_in() -> None:
+    patch = """\
+diff --git a/x.py b/x.py
+--- a/x.py
++++ b/x.py
+@@ -7,2 +7,2 @@ def f():
+--- not a header
+-a
++b
+@@ -90 +90 @@
+-a
++b
+diff --git a/new.py b/new.py
+new file mode 100644
+--- /dev/null
++++ b/new.py
+@@ -0,0 +1 @@
++b
+diff --git a/old.py b/old.py
+--- a/old.py
++++ /dev/null
+@@ -1 +0,0 @@
+-b
+"""
+    assert list(hunks_of(patch)) == [("x.py", 7), ("x.py", 90), ("new.py", 0), ("old.py", 1)]
+    assert list(hunks_of("Binary files differ")) == []

@@ -148,6 +148,7 @@ def test_a_folder_is_read_whole(write, tmp_path):
         ("x.traj", {"trajectory": [{"execution_time": "long"}]}, r"x\.traj: not as such recordings are"),
         ("x.json", [{"source": "agent", "action": "run"}], r"x\.json: not as such recordings are: KeyError"),
         ("x.json", [3], r"x\.json: not as such recordings are"),
+        ("x.jsonl", {"id": 1}, r"^\S*x\.jsonl:1: has none of steps, messages"),
         ("x.jsonl", "", "no recording has a generation"),
         ("x.traj", {"trajectory": []}, "no recording has a generation"),
     ],

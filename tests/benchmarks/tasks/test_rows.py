@@ -54,7 +54,12 @@ def test_a_list_of_rows_is_a_file_too(write):
             {**ROW, "dataset_name": "SWE-Gym/SWE-Gym"},
             "docker.io/xingyaoww/sweb.eval.x86_64.django_s_django-10973:latest",
         ),
-        ({**ROW, "image_name": "swebench/swesmith.x86_64.x"}, "swebench/swesmith.x86_64.x"),
+        ({**ROW, "image_name": "swebench/swesmith.x86_64.x"}, "docker.io/swebench/swesmith.x86_64.x"),
+        ({**ROW, "image": "swebench/a:1"}, "docker.io/swebench/a:1"),
+        ({**ROW, "image": "alpine"}, "docker.io/library/alpine"),
+        ({**ROW, "image": "registry.example:5000/a"}, "registry.example:5000/a"),
+        ({**ROW, "image": "ghcr.io/a/b:1"}, "ghcr.io/a/b:1"),
+        ({**ROW, "docker_image": "localhost/a:1"}, "localhost/a:1"),
         ({**ROW, "image": "/images/x.sif"}, "docker.io/swebench/sweb.eval.x86_64.django_1776_django-10973:latest"),
     ],
 )
@@ -92,6 +97,14 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path):
 def test_what_is_neither_is_told_what_there_is():
     with pytest.raises(RowError, match=r"'tasks' is neither .* one of lite, verified, full, gym, smith"):
         read_rows("tasks")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "folder"])
+def test_a_file_of_another_kind_is_not_looked_for_on_the_hub(tmp_path, name):
+    (tmp_path / name).mkdir()
+    for source in (str(tmp_path / name), f"./{name}", str(tmp_path / "absent" / name)):
+        with pytest.raises(RowError, match=r"neither a \.jsonl, \.json, \.parquet file nor a data set"):
+            read_rows(source)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
+import difflib
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,23 @@ async def test_agents_really_resolve_the_task_unless_they_give_up(task: Task) ->
             ]
             assert set(codes) == {0}
             assert ((await sandbox.run(task.test_command, timeout=60)).exit_code == 0) is resolved
+
+
+@pytest.mark.sandbox
+async def test_a_fix_that_is_a_patch_is_made_as_well(task: Task) -> None:
+    before = (task.workspace / "adder.py").read_text()
+    after = before.replace("a - b", "a + b").replace("a * 3", "a * 2")
+    lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), "a/adder.py", "b/adder.py")
+    patched = replace(task, solution=(), patch="".join(lines), official=object())
+    async with BubblewrapSandboxes(packages=task.packages) as sandboxes:
+        sandbox = await sandboxes.open(task.workspace)
+        replies = scripted_replies(patched, seed=3, config=SolverConfig(min_steps=20, max_steps=20, gives_up=0))
+        for reply in replies:
+            for call in reply["tool_calls"] or ():
+                result = await sandbox.run(call["arguments"]["command"], timeout=60)
+                assert result.exit_code == 0, (call, result)
+        assert (await sandbox.run(task.test_command, timeout=60)).exit_code == 0
+    assert len(replies) == 20
 
 
 def test_the_same_seed_gives_the_same_replies_and_another_seed_others(task: Task) -> None:

@@ -1,0 +1,1 @@
+"""Dynamo's ThunderAgent router before one SGLang server, with all that it takes."""
