@@ -14,7 +14,7 @@ PARAMETERS := budget,budget:margin=0.025,budget:margin=0.1,budget:ahead=0.5,budg
 LAB_SMALL := .cache/lab.jsonl
 LAB_FULL  := runs/lab.jsonl
 
-.PHONY: help bench bench-fits bench-frameworks bench-gateway bench-mini-swe-agent bench-overhead bench-real chaos lab lab-full lab-parameters lab-paper lab-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
+.PHONY: help bench bench-fits bench-fleet bench-frameworks bench-gateway bench-mini-swe-agent bench-overhead bench-real bench-remote chaos lab lab-full lab-parameters lab-paper lab-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -38,8 +38,14 @@ bench-mini-swe-agent: setup sandbox  ## mini-swe-agent's own batch runner, with 
 	@$(BIN)/tox run --quiet --notest -c integrations/concur-agents-mini-swe-agent/tox.toml -e bench
 	@integrations/concur-agents-mini-swe-agent/.tox/bench/bin/python -m benchmarks.mini_swe_agent run $(ARGS)
 
+bench-fleet: setup  ## several engines in virtual time: one dies, one joins; balance and hit rates (5 minutes)
+	@$(BIN)/python -m benchmarks.fleet $(ARGS)
+
 bench-gateway: setup  ## what the gateway costs, beside nginx and a proxy of ThunderAgent's design (apt: wrk, nginx-light)
 	@$(BIN)/python -m benchmarks.gateway run --json benchmarks/results/gateway.json $(ARGS)
+
+bench-remote: setup  ## what a step costs with a shared controller: agents in several processes on loopback (a minute)
+	@$(BIN)/python -m benchmarks.remote $(ARGS)
 
 chaos: setup  ## 100 random runs of the gateway with killed clients, gateways and engines, hung metrics, cut replies
 	@$(BIN)/python -m benchmarks.chaos run --runs 100 $(ARGS)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from benchmarks.fleet.table import markdown as fleet_markdown
 from benchmarks.frameworks.table import markdown as frameworks_markdown
 from benchmarks.gateway.table import markdown as gateway_markdown
 from benchmarks.lab.cells import Record as LabRecord
@@ -29,6 +30,7 @@ from benchmarks.lab.tables import sheets
 from benchmarks.mini_swe_agent.table import markdown as mini_swe_agent_markdown
 from benchmarks.real.record import Record
 from benchmarks.real.table import markdown
+from benchmarks.remote.cli import markdown as remote_markdown
 from benchmarks.swebench.config import FRAMEWORKS
 
 __all__ = ["filled", "table"]
@@ -38,9 +40,11 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (
     ROOT / "README.md",
     ROOT / "benchmarks" / "real" / "README.md",
+    ROOT / "docs" / "engines.md",
     ROOT / "docs" / "frameworks" / "README.md",
     ROOT / "docs" / "gateway.md",
     ROOT / "docs" / "lab" / "results.md",
+    ROOT / "docs" / "remote.md",
 )
 
 _COMMANDS = {
@@ -49,7 +53,9 @@ _COMMANDS = {
     "real": "make bench-real",
     "frameworks": "make bench-frameworks ARGS='--repeats 4'",
     "mini_swe_agent": "make bench-mini-swe-agent ARGS='--repeats 3'",
+    "fleet": "make bench-fleet ARGS='--seeds 3 --json benchmarks/results/fleet.json'",
     "gateway": "make bench-gateway ARGS='--seconds 3'",
+    "remote": "make bench-remote ARGS='--json benchmarks/results/remote.json'",
     "lab": "make lab-full",
     "lab_goals": "make lab-full",
     "lab_parameters": "make lab-parameters",
@@ -57,6 +63,16 @@ _COMMANDS = {
     "lab_scale": "python -m benchmarks.lab scale --json benchmarks/results/lab_scale.json",
     "lab_real_brief": "make lab-real",
 }
+_MADE: Mapping[str, Callable[[Any], str]] = {
+    "fleet": fleet_markdown,
+    "frameworks": lambda data: frameworks_markdown(data) + "\n",
+    "gateway": gateway_markdown,
+    "lab_scale": scale_markdown,
+    "mini_swe_agent": mini_swe_agent_markdown,
+    "real": markdown,
+    "remote": remote_markdown,
+}
+"""What makes the table of a record; of the others, runs of the SWE benchmark, ``_swebench`` does."""
 _RECORDS = {"lab_goals": "lab", "lab_real_brief": "lab_real"}
 """Tables that share another's record."""
 _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
@@ -81,19 +97,8 @@ def table(name: str) -> str:
         every = sheets(Report(read_records(path), ours="budget"), brief=True)
         body = lab_markdown([every[-1], *every[:-2]])  # the means first; by engine there is nothing: it is one
         return f"{body}\n- Measure it again: `{_COMMANDS[name]}`.\n"
-    data = json.loads(path.read_text())
-    if name == "lab_scale":
-        body = scale_markdown(data)
-    elif name == "real":
-        body = markdown(Record.load(path))
-    elif name == "frameworks":
-        body = frameworks_markdown(data) + "\n"
-    elif name == "gateway":
-        body = gateway_markdown(data)
-    elif name == "mini_swe_agent":
-        body = mini_swe_agent_markdown(data)
-    else:
-        body = "\n".join(_swebench(data)) + "\n"
+    made: Callable[[Any], str] = _MADE.get(name, _swebench)
+    body = made(Record.load(path) if name == "real" else json.loads(path.read_text()))
     return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
 
 
@@ -120,7 +125,11 @@ def filled(page: str) -> str:
     return _MARKED.sub(lambda match: f"{match[1]}\n{table(match[2])}\n{match[3]}", page)
 
 
-def _swebench(summary: Mapping[str, Any]) -> Iterator[str]:
+def _swebench(summary: Mapping[str, Any]) -> str:
+    return "\n".join(_swebench_lines(summary)) + "\n"
+
+
+def _swebench_lines(summary: Mapping[str, Any]) -> Iterator[str]:
     yield "| arm | makespan s | speed-up | hit rate | recomputed tokens | resolved | lost |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
     for name, arm in summary["arms"].items():

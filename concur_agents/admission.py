@@ -21,13 +21,29 @@ Rules
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from concur_agents.aging import ByAge
 from concur_agents.families import Families, Family, Member
 from concur_agents.samples import NO_GROWTH, AgentState, Growth, Population
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "Restored"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """An agent that has lived elsewhere until now: under a controller that is gone, or without any."""
+
+    agent_id: str
+    parent: str | None = None
+    state: AgentState = AgentState.PARKED
+    """Who generates or is in a tool has a seat."""
+    born: float = 0.0
+    """When it asked first; seconds on the clock of the other calls."""
+    has_run: bool = True
+    tokens: float = 0.0
+    """That it holds."""
 
 
 class Admission:
@@ -70,15 +86,20 @@ class Admission:
 
     # --- the agents' side ---
 
-    def request(self, agent_id: str, parent: str | None = None) -> bool:
+    def request(self, agent_id: str, parent: str | None = None, now: float = 0.0) -> bool:
         """Ask for the next generation; True when the agent may generate now, False when it was queued.
 
         An unknown agent is new: it joins ``parent``'s family where the parent is known, else it starts one. Asking
         again while generating or queued changes nothing.
+
+        Args:
+            agent_id: who.
+            parent: whose sub-agent it is.
+            now: seconds on any clock, for :meth:`restore`.
         """
         member = self._members.get(agent_id)
         if member is None:
-            member = self._families.arrive(agent_id, parent)
+            member = self._families.arrive(agent_id, parent, now)
         family = member.family
         if member.generating:
             return True
@@ -174,6 +195,29 @@ class Admission:
         self._parked = [root for root in self._parked if root in self._members]
         self._fill()
         return tuple(ended)
+
+    def restore(self, agents: Iterable[Restored]) -> None:
+        """Take in agents that have lived elsewhere, by their age; those that generate go on, even above the window.
+
+        Who is above the window then gives its seat back as after a shrink. A known agent is taken to be in the state
+        that is said, unless it generates here: then pause it before.
+        """
+        missing = {each.agent_id: each for each in agents}
+        for agent_id in tuple(missing):
+            above = {agent_id: None}  # parents before their sub-agents; in order, as a stack
+            while above:
+                last = next(reversed(above))
+                parent = missing[last].parent if last in missing else None
+                if parent is not None and parent in missing and parent not in above:
+                    above[parent] = None
+                    continue
+                del above[last]
+                if last in missing:
+                    self._restore(missing.pop(last))
+        self._families.renumber()
+        for families in (self._waiting, self._keeping, self._eldest, self._idle, self._marked):
+            families.reorder()
+        self._balance()
 
     def was_granted(self, agent_id: str) -> bool:
         """Whether the agent may generate now."""
@@ -281,6 +325,11 @@ class Admission:
             return AgentState.RETURNING if family.has_run else AgentState.WAITING
         return AgentState.IN_TOOL if family.seated else AgentState.PARKED
 
+    def has_sub_agents(self, agent_id: str) -> bool:
+        """Whether sub-agents of the agent are known; False when it is not known itself."""
+        member = self._members.get(agent_id)
+        return member is not None and bool(member.children)
+
     def parent(self, agent_id: str) -> str | None:
         """The agent's parent, None for the first of a family.
 
@@ -299,6 +348,32 @@ class Admission:
         return len(self._members)
 
     # --- inside ---
+
+    def _restore(self, each: Restored) -> None:
+        member = self._members.get(each.agent_id)
+        if member is None:
+            member = self._families.arrive(each.agent_id, each.parent, each.born)
+        family = member.family
+        family.born = min(family.born, each.born)
+        member.has_run |= each.has_run
+        family.has_run |= each.has_run
+        if each.tokens:
+            self._weigh(member, each.tokens)
+        generates = each.state is AgentState.GENERATING
+        if not family.seated and (generates or each.state is AgentState.IN_TOOL):
+            self._seat_waiting(family)
+            family.fresh = not family.has_run
+        if generates and not member.generating:
+            self._begin(member)
+
+    def _seat_waiting(self, family: Family) -> None:
+        """Give the family a seat, and let those go on that wait for it."""
+        self._waiting.discard(family)
+        self._seat(family)
+        for agent_id in family.waiting:
+            self._begin(self._members[agent_id])
+            self._granted.append(agent_id)
+        family.waiting.clear()
 
     def _begin(self, member: Member) -> None:
         member.generating = True
@@ -417,12 +492,7 @@ class Admission:
         """There may be room: first for those who have a seat and would lose it, then for those who wait."""
         self._unmark()
         while (family := self._waiting.first()) is not None and self._takes(family):
-            self._waiting.discard(family)
-            self._seat(family)
-            for agent_id in family.waiting:
-                self._begin(self._members[agent_id])
-                self._granted.append(agent_id)
-            family.waiting.clear()
+            self._seat_waiting(family)
 
     def _unqueue(self, agent_id: str, family: Family) -> None:
         family.waiting.pop(agent_id, None)

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol, Self
 from urllib.parse import quote
 
 from concur_agents.errors import UnknownAgentError
-from concur_agents.limiter import Limiter, Request
 from concur_agents.samples import Outcome
+from concur_agents.seats import Request, Seats
 from concur_agents.usage import TokenUsage
 
 __all__ = [
@@ -84,12 +84,12 @@ class _AgentBase:
 
     def __init__(
         self,
-        limiter: Limiter,
+        seats: Seats,
         agent_id: str,
         parent: str | Inherit | None,
         session_header: str | None = SESSION_HEADER,
     ) -> None:
-        self._limiter = limiter
+        self._seats = seats
         self._session_header = session_header
         self._token: Token[_Around | None] | None = None
         self._entered: _AgentBase = self
@@ -99,7 +99,7 @@ class _AgentBase:
         """Its context has ended; whoever still runs in a copy of that context is no part of the agent."""
         self.agent_id: Final = agent_id
         """Stable over the agent's whole life."""
-        self.parent: Final = _current_in(limiter, agent_id) if isinstance(parent, Inherit) else parent
+        self.parent: Final = _current_in(seats, agent_id) if isinstance(parent, Inherit) else parent
         """The agent whose seat it shares; None when it has its own."""
 
     @property
@@ -109,12 +109,12 @@ class _AgentBase:
 
     def finish(self, outcome: Outcome = Outcome.COMPLETED) -> bool:
         """End the agent now instead of at its context's exit; idempotent."""
-        return self._limiter.finish(self.agent_id, outcome)
+        return self._seats.finish(self.agent_id, outcome)
 
     def park(self) -> bool:
         """Give the seat back until the next step, for a wait without end such as a person's; False if it held none."""
         try:
-            return self._limiter.park(self.agent_id)
+            return self._seats.park(self.agent_id)
         except UnknownAgentError:
             return False
 
@@ -140,7 +140,7 @@ class _AgentBase:
                 _current.reset(token)
 
     def _enter(self) -> None:
-        self._limiter.enter(self.agent_id)
+        self._seats.enter(self.agent_id)
         self._suspended = self._left = False
         self._token = _current.set(_Around(self, _live()))
 
@@ -155,7 +155,7 @@ class _AgentBase:
         finally:
             # An error ends the agent, suspended or not: nobody will go on with what failed.
             suspended = self._suspended and not isinstance(error, Exception)
-            self._limiter.leave(self.agent_id, None if suspended else outcome_of(error))
+            self._seats.leave(self.agent_id, None if suspended else outcome_of(error))
 
 
 class Agent(_AgentBase):
@@ -166,7 +166,7 @@ class Agent(_AgentBase):
 
     def step(self) -> Step:
         """The agent's next generation: waits for a seat at entry, is at a boundary at exit."""
-        return Step(self._limiter, self.agent_id, self.parent)
+        return Step(self._seats, self.agent_id, self.parent)
 
     async def __aenter__(self) -> Self:
         self._enter()
@@ -183,7 +183,7 @@ class SyncAgent(_AgentBase):
 
     def step(self) -> SyncStep:
         """The agent's next generation: blocks for a seat at entry, is at a boundary at exit."""
-        return SyncStep(self._limiter, self.agent_id, self.parent)
+        return SyncStep(self._seats, self.agent_id, self.parent)
 
     def __enter__(self) -> Self:
         self._enter()
@@ -196,8 +196,8 @@ class SyncAgent(_AgentBase):
 
 
 class _StepBase:
-    def __init__(self, limiter: Limiter, agent_id: str, parent: str | None) -> None:
-        self._limiter = limiter
+    def __init__(self, seats: Seats, agent_id: str, parent: str | None) -> None:
+        self._seats = seats
         self._agent_id = agent_id
         self._parent = parent
         self._request: Request | None = None
@@ -208,21 +208,21 @@ class _StepBase:
         Of several in one step the last counts: streams report running counts.
         """
         if self._request is not None:
-            self._limiter.observe(self._agent_id, TokenUsage.of(usage), self._request)
+            self._seats.observe(self._agent_id, TokenUsage.of(usage), self._request)
 
     def end(self) -> None:
         """The generation ended, as at its context's exit; idempotent."""
         request, self._request = self._request, None
         if request is not None:
-            self._limiter.end_step(request)
+            self._seats.end_step(request)
 
 
 class Step(_StepBase):
     """One generation, for asyncio."""
 
     async def __aenter__(self) -> Self:
-        self._request = self._limiter.request(self._agent_id, self._parent, step=True)
-        await self._limiter.wait(self._request)
+        self._request = self._seats.request(self._agent_id, self._parent, step=True)
+        await self._seats.wait(self._request)
         return self
 
     async def __aexit__(
@@ -235,8 +235,8 @@ class SyncStep(_StepBase):
     """One generation, for threads."""
 
     def __enter__(self) -> Self:
-        self._request = self._limiter.request(self._agent_id, self._parent, step=True)
-        self._limiter.wait_blocking(self._request)
+        self._request = self._seats.request(self._agent_id, self._parent, step=True)
+        self._seats.wait_blocking(self._request)
         return self
 
     def __exit__(
@@ -266,16 +266,16 @@ class Agents(Protocol):
         """See ``Controller.current_agent``."""
 
 
-def current_agent(limiter: Limiter) -> Agent | None:
-    """The innermost agent of this limiter in whose context we are."""
+def current_agent(seats: Seats) -> Agent | None:
+    """The innermost agent of these seats in whose context we are."""
     around = _live()
-    while around is not None and around.agent._limiter is not limiter:
+    while around is not None and around.agent._seats is not seats:
         around = around.outer
     if around is None:
         return None
     if isinstance(around.agent, Agent):
         return around.agent
-    agent = Agent(limiter, around.agent.agent_id, around.agent.parent, around.agent._session_header)
+    agent = Agent(seats, around.agent.agent_id, around.agent.parent, around.agent._session_header)
     agent._entered = around.agent
     return agent
 
@@ -298,7 +298,7 @@ def _live() -> _Around | None:
     return around
 
 
-def _current_in(limiter: Limiter, agent_id: str) -> str | None:
+def _current_in(seats: Seats, agent_id: str) -> str | None:
     """The agent of this controller in whose context we are, unless it is the very same agent."""
-    current = current_agent(limiter)
+    current = current_agent(seats)
     return None if current is None or current.agent_id == agent_id else current.agent_id

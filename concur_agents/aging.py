@@ -36,8 +36,12 @@ class ByAge:
         """Let it go; nothing happens when it is not there."""
         self._families.discard(family)
         if len(self._heap) > _STALE * len(self._families) + _FEW:
-            self._heap = [(self._sign * each.age, each) for each in self._families]
-            heapq.heapify(self._heap)
+            self.reorder()
+
+    def reorder(self) -> None:
+        """Ages have changed."""
+        self._heap = [(self._sign * each.age, each) for each in self._families]
+        heapq.heapify(self._heap)
 
     def first(self) -> Family | None:
         """The oldest (or youngest); None when nobody is there."""

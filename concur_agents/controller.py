@@ -8,32 +8,29 @@ import logging
 import math
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self
 
-from concur_agents.agents import INHERIT, SESSION_HEADER, Agent, Inherit, SyncAgent, check_header, current_agent
-from concur_agents.clients import wrap_client
-from concur_agents.decorator import Decorated, Decorator, decorator
+from concur_agents.agents import SESSION_HEADER
 from concur_agents.engines.base import EngineReader
-from concur_agents.errors import EngineReadError, LifecycleError, UnknownAgentError
+from concur_agents.errors import EngineReadError, LifecycleError
 from concur_agents.eventlog import EventLog
 from concur_agents.events import EventStream, ProblemEvent
 from concur_agents.governor import Governor
 from concur_agents.laws import Law, TokenBudget
 from concur_agents.limiter import Limiter
-from concur_agents.samples import AgentState, AgentView, EngineSample, Outcome, Reason, Stats, WindowChange
-from concur_agents.usage import TokenUsage
+from concur_agents.primitives import Primitives
+from concur_agents.samples import EngineSample, Reason, Stats, WindowChange
 
 if TYPE_CHECKING:
     from concur_agents.config.models import Config
+    from concur_agents.remote.client import RemoteController
 
-__all__ = ["Controller", "SyncController"]
+__all__ = ["Controller"]
 
 _log = logging.getLogger("concur_agents")
-_Client = TypeVar("_Client")
 
 # Of a tick: leaves time to decide before the next reading is due, so that readings never overlap.
 _SCRAPE_SHARE = 0.8
@@ -41,7 +38,7 @@ _SCRAPE_SHARE = 0.8
 _PATIENCE = 5.0
 
 
-class Controller:
+class Controller(Primitives):
     """Admits, pauses and resumes the agents of one engine.
 
     ::
@@ -90,10 +87,6 @@ class Controller:
         _check("stale_after", stale_after, "a number of seconds > 0", lambda: stale_after > 0)
         _check("fallback", fallback, "a number of agents >= 1", lambda: fallback >= 1)
         _check("history", history, "a whole number >= 1", lambda: history >= 1 and isinstance(history, int))
-        if session_header is not None:
-            check_header(session_header)
-        self.session_header: Final = session_header
-        """HTTP header that names an agent to the engine; None for none."""
         self._reader = reader
         self._tick_s = tick
         self._clock = clock
@@ -108,13 +101,12 @@ class Controller:
         self._governing = threading.RLock()
         """Guards the governor; the limiter has its own lock, which this one's holder may take."""
         self._limiter = Limiter(self._governor.window, clock)
+        super().__init__(self._limiter, session_header)
         self._problem: str | None = None
         self._started = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._event_log: EventLog | None = None
-        self.sync: Final = SyncController(self, self._limiter)
-        """The same agents and primitives for threads: blocking instead of awaiting."""
 
     @classmethod
     def from_config(cls, config: str | Path | Mapping[str, Any] | Config | None = None, **overrides: Any) -> Self:
@@ -153,110 +145,29 @@ class Controller:
             _log.setLevel(chosen.logging.level.upper())
         return controller
 
-    # --- agents ---
+    # --- beside the primitives ---
 
-    @overload
-    def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> Agent: ...
-
-    @overload
-    def agent(self, function: Decorated, /) -> Decorated: ...
-
-    @overload
-    def agent(self, *, id_of: Callable[..., str], parent: str | Inherit | None = INHERIT) -> Decorator: ...
-
-    def agent(
-        self,
-        agent_id: Any = None,
-        *,
-        id_of: Callable[..., str] | None = None,
-        parent: str | Inherit | None = INHERIT,
-    ) -> Any:
-        """One agent, as a context manager; or a decorator, under which each call of a function is one.
-
-        ::
-
-            async with concur.agent("task-17") as agent: ...
-
-            @concur.agent  # or @concur.agent(id_of=lambda task: task.name)
-            async def solve(task): ...
-
-        A decorated function may be ``async def``, ``def`` or a generator of either kind. Its agent is finished however
-        the call ends, and a failure of Concur's own never reaches it; its model calls are steps by :meth:`wrap_client`
-        or by :meth:`current_agent`.
+    @staticmethod
+    def connect(url: str, *, token: str | None = None, **options: Any) -> RemoteController:
+        """The controller that ``concur serve`` runs at ``url``, for the agents of this process; not started yet.
 
         Args:
-            agent_id: stable over its life, and nobody else's; made up when None.
-            id_of: the id, from the arguments of a decorated function's call. While another agent has that id, this one
-                is called ``<id>~<8 hex digits>``.
-            parent: the agent whose seat it shares. By default the agent in whose context this is called, so that
-                sub-agents share without being told to; None for a seat of its own.
-        """
-        if id_of is not None:
-            return decorator(self, id_of, parent)
-        if callable(agent_id):
-            return decorator(self)(agent_id)
-        return Agent(self._limiter, agent_id or uuid.uuid4().hex, parent, self.session_header)
-
-    def current_agent(self) -> Agent | None:
-        """The agent in whose context this is called; None outside of any. Of several it is the innermost."""
-        return current_agent(self._limiter)
-
-    def wrap_client(self, client: _Client) -> _Client:
-        """A client of the same class, of which each generation is a step of the agent around it.
-
-        For the clients of the ``openai`` package (2.0 or later: ``OpenAI``, ``AsyncOpenAI``, Azure) and the
-        ``anthropic`` package. Generations are chat completions, completions, responses and messages, by ``create``,
-        ``parse`` or ``stream``, raw or not: each waits for a seat, names the agent to the engine (a header of the
-        user's own wins), observes the reply's usage, and is at its boundary when the reply is there, or its stream is
-        exhausted, closed or collected. The SDK's retries are within the step. Everything else, and a generation outside
-        of any agent, goes through as it was. ``client`` is not changed, and shares its connections.
+            url: as ``concur serve`` prints it.
+            token: its token; by default the environment's ``CONCUR_TOKEN``.
+            options: see :class:`~concur_agents.remote.client.RemoteController`.
 
         Raises:
-            TypeError: ``client`` is no client of that kind.
+            ValueError: one of them is out of range.
+            ImportError: the extra ``concur-agents[remote]`` is not installed.
         """
-        return wrap_client(client, self)
+        from concur_agents.remote.client import RemoteController  # its HTTP client is an extra's
 
-    async def admit(self, agent_id: str, *, parent: str | None = None) -> None:
-        """Primitive: let a new agent take its first step. Waits for a seat; returns at once when it generates already.
+        return RemoteController.at(url, token=token, **options)
 
-        Cancelling the wait takes the request back.
-
-        Raises:
-            LifecycleError: the agent was admitted before and is paused or parked.
-            ControllerClosedError: the controller is closed.
-        """
-        _check_admit(agent_id, self._limiter.state(agent_id))
-        await self._limiter.wait(self._limiter.request(agent_id, parent))
-
-    async def resume(self, agent_id: str) -> None:
-        """Primitive: let a paused or parked agent take its next step. Waits for a seat if it has none.
-
-        Raises:
-            UnknownAgentError: it was never admitted, or has finished.
-            ControllerClosedError: the controller is closed.
-        """
-        _check_resume(agent_id, self._limiter.state(agent_id))
-        await self._limiter.wait(self._limiter.request(agent_id, None))
-
-    def pause(self, agent_id: str) -> bool:
-        """Primitive: the agent's generation ended. It keeps its seat, unless the window has shrunk below it.
-
-        Returns False when it was not generating.
-
-        Raises:
-            UnknownAgentError: it was never admitted, or has finished.
-        """
-        return self._limiter.pause(agent_id)
-
-    def park(self, agent_id: str) -> bool:
-        """Pause the agent and give its seat back until it resumes, for waits without end, such as a person's.
-
-        Returns False when it held no seat.
-
-        Raises:
-            UnknownAgentError: it was never admitted, or has finished.
-        """
-        return self._limiter.park(agent_id)
+    @property
+    def limiter(self) -> Limiter:
+        """The seats themselves, for what serves this controller to others."""
+        return self._limiter
 
     def park_idle(self, longer_than_s: float) -> None:
         """Park agents that have been in their tools for longer than that, the longest first, while others wait.
@@ -264,27 +175,6 @@ class Controller:
         For agents whose end nobody tells: the law's own patience is not every law's.
         """
         self._limiter.park_idle(longer_than_s)
-
-    def finish(self, agent_id: str, outcome: Outcome = Outcome.COMPLETED) -> bool:
-        """The agent ended, and its sub-agents with it. False, and no error, when it is not known (any more)."""
-        return self._limiter.finish(agent_id, Outcome(outcome))
-
-    def observe(self, agent_id: str, usage: object) -> None:
-        """Take the usage of the agent's running step, of any client. Optional, and never raises.
-
-        Dropped when none runs: call it before :meth:`pause`.
-        """
-        self._limiter.observe(agent_id, TokenUsage.of(usage))
-
-    # --- seeing ---
-
-    def agents(self) -> tuple[AgentView, ...]:
-        """Every agent that has begun and not finished."""
-        return self._limiter.views()
-
-    def view(self, agent_id: str) -> AgentView | None:
-        """One of them; None when it is not known (any more)."""
-        return self._limiter.view(agent_id)
 
     def stats(self) -> Stats:
         """This moment."""
@@ -474,38 +364,6 @@ class Controller:
             self._limiter.streams.remove(stream)
 
 
-class SyncController:
-    """A controller's primitives for threads. Use ``Controller.sync``; :meth:`Controller.pause` and such never block."""
-
-    def __init__(self, controller: Controller, limiter: Limiter) -> None:
-        self._controller = controller
-        self._limiter = limiter
-
-    def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> SyncAgent:
-        """See :meth:`Controller.agent`, which also decorates blocking functions."""
-        return SyncAgent(self._limiter, agent_id or uuid.uuid4().hex, parent, self._controller.session_header)
-
-    def admit(self, agent_id: str, *, parent: str | None = None) -> None:
-        """See :meth:`Controller.admit`; blocks the calling thread."""
-        _check_admit(agent_id, self._limiter.state(agent_id))
-        self._limiter.wait_blocking(self._limiter.request(agent_id, parent))
-
-    def resume(self, agent_id: str) -> None:
-        """See :meth:`Controller.resume`; blocks the calling thread."""
-        _check_resume(agent_id, self._limiter.state(agent_id))
-        self._limiter.wait_blocking(self._limiter.request(agent_id, None))
-
-
 def _check(field: str, value: object, wanted: str, good: Callable[[], bool]) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not good():
         raise ValueError(f"Controller: {field} must be {wanted}, got {value!r}")
-
-
-def _check_admit(agent_id: str, state: AgentState | None) -> None:
-    if state in (AgentState.IN_TOOL, AgentState.PARKED, AgentState.RETURNING):
-        raise LifecycleError(f"agent {agent_id!r} was admitted before and is {state}: resume it instead")
-
-
-def _check_resume(agent_id: str, state: AgentState | None) -> None:
-    if state is None:
-        raise UnknownAgentError(f"agent {agent_id!r} was never admitted, or has finished: admit it first")

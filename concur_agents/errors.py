@@ -7,6 +7,8 @@
     │   ├── UnknownAgentError     resume, pause or park of an agent that was never admitted, or has finished
     │   └── ControllerClosedError the controller was closed; whoever waits for a seat gets this too
     ├── ConfigError               a configuration has problems; lists them all. A ValueError too
+    ├── remote.UnreachableError   a shared controller gave no answer; agents go on without control
+    ├── remote.RefusedError       a shared controller said no; says why
     └── EngineReadError           the engine could not be read; the controller holds, then falls back
         ├── EngineUnreachableError no answer: refused, timed out, broken off, or an HTTP error status
         └── MetricsError          an answer that holds no usable metrics; says the likely cause

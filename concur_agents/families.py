@@ -17,6 +17,8 @@ class Family:
     """The agent that started it."""
     age: int
     """Order of arrival; lower is older."""
+    born: float = 0.0
+    """When its first agent asked first; seconds on the caller's clock. Counts where families come in out of order."""
     members: int = 0
     generating: int = 0
     seated: bool = False
@@ -73,10 +75,11 @@ class Families:
         except KeyError:
             raise UnknownAgentError(f"agent {agent_id!r} was never admitted, or has finished") from None
 
-    def arrive(self, agent_id: str, parent: str | None) -> Member:
+    def arrive(self, agent_id: str, parent: str | None, now: float = 0.0) -> Member:
         """Take in a new agent: into its parent's family, into that of sub-agents that came before it, or its own."""
         above = self.members.get(parent) if parent is not None else None
-        member = Member(above.family if above is not None else self._first_family(agent_id))
+        member = Member(above.family if above is not None else self._first_family(agent_id, now))
+        member.family.born = min(member.family.born, now)
         if above is not None:
             member.parent = parent
             above.children = above.children or set()
@@ -102,6 +105,13 @@ class Families:
         if member.family.members == 0:
             self.count -= 1
 
+    def renumber(self) -> None:
+        """Have ages follow when families were born; of the same moment, those that came first are the older ones."""
+        families = {member.family for member in self.members.values()}
+        self._arrivals = len(families)
+        for age, family in enumerate(sorted(families, key=lambda each: (each.born, each.age)), 1):
+            family.age = age
+
     def descendants(self, agent_id: str) -> list[str]:
         """Sub-agents, deepest first. A list as stack: a chain of any depth is no recursion."""
         found, stack = [], [agent_id]
@@ -111,7 +121,7 @@ class Families:
                 stack.append(child)
         return found[::-1]
 
-    def _first_family(self, agent_id: str) -> Family:
+    def _first_family(self, agent_id: str, now: float) -> Family:
         orphan = next(iter(self._orphans.get(agent_id, ())), None)
         if orphan is not None:
             family = self.members[orphan].family
@@ -120,7 +130,7 @@ class Families:
             return family
         self._arrivals += 1
         self.count += 1
-        return Family(root=agent_id, age=self._arrivals)
+        return Family(root=agent_id, age=self._arrivals, born=now)
 
     def _adopt(self, agent_id: str, member: Member) -> None:
         """Take in those who waited for this parent and are in the family it joined; others have seats of their own."""

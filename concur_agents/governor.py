@@ -16,6 +16,7 @@ import math
 from collections import deque
 from dataclasses import replace
 
+from concur_agents.fleet.scatter import ScatterWatch
 from concur_agents.laws import Decision, Law
 from concur_agents.samples import EngineSample, Population, Reason, WindowChange
 
@@ -56,6 +57,7 @@ class Governor:
         self.sample: EngineSample | None = None
         self.sample_at: float | None = None
         self.history: deque[WindowChange] = deque(maxlen=history)
+        self._scatter = ScatterWatch()
         self._record(self.window, self.window, Reason.START, now, None, None)
 
     def read(self, reading: EngineSample, population: Population, over: int, now: float) -> bool:
@@ -68,17 +70,18 @@ class Governor:
             now: seconds on the caller's clock.
         """
         if not self._falling_back:
-            self.problem = None  # the engine answers
+            self.problem = self._scatter.problem  # the engine answers
         if reading.same_reading(self._last):
             if not population.generating:
                 self._news_at = now  # an idle engine has nothing new to say, and is not stale for it
             self._go_on_without("the engine's metrics have not changed", population, over, now)
             if not self._falling_back:
-                self.problem = None
+                self.problem = self._scatter.problem
             return False
         sample = self.sample = reading.since(self._last, None if self.sample_at is None else now - self.sample_at)
         self._last, self.sample_at = reading, now
-        decision = self._ask(sample, population)
+        shown, population = self._scatter.see(sample, population)
+        decision = self._ask(shown, population)
         if isinstance(decision, Exception):
             self._law_failed(decision, now)
             return sample.restarted
@@ -86,7 +89,7 @@ class Governor:
             self.reason = Reason.UNKNOWN if not self._falling_back else self.reason
             self._check_stale("the engine's metrics lack what the law needs", now)
             return sample.restarted
-        self.problem = None
+        self.problem = self._scatter.problem
         self._take(decision, population, over, now, sample)
         return sample.restarted
 
@@ -119,7 +122,8 @@ class Governor:
     def _go_on_without(self, problem: str, population: Population, over: int, now: float) -> None:
         """Nothing new from the engine: a law that needs no reading goes on by what it knows of the agents."""
         law, stale = self._law, now - self._news_at > self._stale_after
-        decision = self._ask(_NOTHING, population)
+        nothing, population = self._scatter.see(None, population)
+        decision = self._ask(nothing, population)
         if isinstance(decision, Exception):
             if stale:  # until then it may as well need a reading, and not know how to say so
                 self._law_failed(decision, now)

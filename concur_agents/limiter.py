@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from concur_agents.admission import Admission
+from concur_agents.admission import Admission, Restored
 from concur_agents.errors import ControllerClosedError, LifecycleError, UnknownAgentError
 from concur_agents.events import AgentEvent, AgentEventKind, Event
 from concur_agents.forecast import Forecast
@@ -104,7 +104,7 @@ class Limiter(Turns):
         life = self._lives.get(agent_id)
         if life is None:
             life = self._lives[agent_id] = _Life()
-        granted = admission.request(agent_id, parent)
+        granted = admission.request(agent_id, parent, self._clock())
         life.open_steps += step
         request = Request(agent_id, life, step)
         if not granted:
@@ -153,6 +153,21 @@ class Limiter(Turns):
         except BaseException:
             self.withdraw(request)
             raise
+
+    @turn()
+    def taken(self, request: Request) -> bool:
+        """Whether the seat is there; if so its taker has come for it. For who looks now and then instead of waiting.
+
+        Raises:
+            UnknownAgentError: the agent was finished while it waited.
+            ControllerClosedError: the controller was closed while it waited.
+        """
+        if request.waiter is not None:
+            if not request.waiter.done():
+                return False
+            request.waiter.result()
+            self._came(request)
+        return True
 
     @turn(later=True)
     def withdraw(self, request: Request) -> None:
@@ -220,6 +235,62 @@ class Limiter(Turns):
         """Usage of the generation that runs (``request``'s, if given); dropped when none does."""
         if self._admission.was_granted(agent_id) and (request is None or self._lives[agent_id] is request.life):
             self._meter.observe(agent_id, usage)
+
+    # --- agents that have lived elsewhere ---
+
+    @turn()
+    def restore(self, agents: Iterable[tuple[AgentView, float]]) -> None:
+        """Take in agents as they are, each with the seconds since it asked first; see :meth:`Admission.restore`.
+
+        Their contexts are open. None of them waits for a seat here.
+
+        Raises:
+            ControllerClosedError: nobody is admitted any more.
+        """
+        now = self._clock()
+        restored = []
+        for view, age_s in agents:
+            self._check_open(view.agent_id)
+            generates = view.state is AgentState.GENERATING
+            life = self._lives.get(view.agent_id)
+            if life is None:
+                life = self._lives[view.agent_id] = _Life(waited_s=view.waited_s)
+                # Its next step is no first one: what is found of its context is no shared prefix.
+                self._meter.restore(view.agent_id, view.steps - generates, view.context_tokens, now)
+            elif not generates:
+                self._pause(view.agent_id)
+            self._entered.add(view.agent_id)
+            tokens = self._meter.footprint(view.agent_id) or 0.0
+            if generates and not life.begun:
+                life.begun = True
+                self._meter.begin(view.agent_id, now, kept_seat=False)
+                tokens += self._meter.growth
+                self._note(view.agent_id, AgentEventKind.ADMITTED if view.steps <= 1 else AgentEventKind.RESUMED)
+            restored.append(
+                Restored(
+                    agent_id=view.agent_id,
+                    parent=view.parent,
+                    state=view.state,
+                    born=now - age_s,
+                    has_run=view.steps > generates,
+                    tokens=tokens,
+                )
+            )
+        self._admission.restore(restored)
+
+    @turn()
+    def is_new(self, agent_id: str) -> bool:
+        """Whether the agent is known, and its first generation has not begun."""
+        life = self._lives.get(agent_id)
+        return life is not None and not life.begun and self._meter.steps(agent_id) == 0
+
+    def __contains__(self, agent_id: str) -> bool:
+        return agent_id in self._admission
+
+    @turn()
+    def has_sub_agents(self, agent_id: str) -> bool:
+        """See :meth:`Admission.has_sub_agents`."""
+        return self._admission.has_sub_agents(agent_id)
 
     # --- the control loop ---
 
@@ -312,6 +383,9 @@ class Limiter(Turns):
 
     @turn()
     def _take(self, request: Request) -> None:
+        self._came(request)
+
+    def _came(self, request: Request) -> None:
         """Somebody came for a granted seat: the generation begins."""
         if self._lives.get(request.agent_id) is not request.life:
             raise self._ended(request.agent_id)

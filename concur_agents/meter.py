@@ -160,6 +160,11 @@ class Meter:
             self._hold(account, context)
         account.epoch = self._epoch
 
+    def restore(self, agent_id: str, steps: int, context: int | None, now: float) -> None:
+        """The agent has begun so many generations, and holds that context, without this meter having seen it."""
+        account = self._accounts[agent_id] = _Account(steps=steps, ended_at=now if steps else None)
+        self._hold(account, context)
+
     def footprint(self, agent_id: str) -> float | None:
         """Tokens that the agent's seat keeps cached for it alone; None while unknown."""
         context = self.context(agent_id)

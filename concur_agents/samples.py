@@ -88,7 +88,7 @@ class EngineSample:
     """One reading of one engine. A plain reading has counters; :meth:`since` adds what needs two of them."""
 
     engine: str | None = None
-    """Which naming was recognised: ``"sglang"`` or ``"vllm"``."""
+    """Which naming was recognised: ``"sglang"``, ``"vllm"`` or ``"tensorrt_llm"``."""
     role: str | None = None
     """``"prefill"`` or ``"decode"`` of a disaggregated engine, ``"unified"`` when the engine says so."""
     pinned_usage: float | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from concur_agents.config import load_config
 from concur_agents.controller import Controller
+from concur_agents.remote.client import RemoteController
 
 if TYPE_CHECKING:
     from concur_agents.config.models import Config
@@ -21,28 +22,41 @@ __all__ = ["shared_controller"]
 _PATIENCE = 1.0
 
 
-def shared_controller(config: str | Path | Mapping[str, Any] | Config | None = None) -> Controller:
+def shared_controller(
+    config: str | Path | Mapping[str, Any] | Config | Controller | RemoteController | None = None,
+) -> Controller | RemoteController:
     """The controller of this process for this configuration: made and started at first use, the same one after.
 
     Equal configurations share one, wherever they are from. It is closed when the interpreter ends. A forked child makes
-    its own; processes share no seats. From any thread.
+    its own; processes share no seats, unless ``controller`` (``CONCUR_CONTROLLER``) says where one for all of them is.
+    From any thread.
 
     Args:
-        config: as for :meth:`Controller.from_config`; read again at each call.
+        config: as for :meth:`Controller.from_config`; read again at each call. A controller is returned as it is.
 
     Raises:
         ConfigError: lists every problem.
-        ImportError: the extra ``concur-agents[config]`` is not installed.
+        ImportError: the extra ``concur-agents[config]`` is not installed; or ``[remote]``, where ``controller`` is set.
     """
-    wanted = load_config(config).config
+    if isinstance(config, Controller | RemoteController):
+        return config
+    wanted = load_config(config, engine=False).config
+    if wanted.controller is None and not wanted.engines:
+        load_config(config)  # says what is missing, and where
     with _state.lock:
         _state.prepare()
         for known, controller in _state.controllers:
             if known == wanted and not controller.closed:
                 return controller
-        controller = Controller.from_config(wanted).start()
+        controller = _make(wanted)
         _state.controllers.append((wanted, controller))
         return controller
+
+
+def _make(wanted: Config) -> Controller | RemoteController:
+    if wanted.controller is None:
+        return Controller.from_config(wanted).start()
+    return Controller.connect(wanted.controller, session_header=wanted.identity.header).start()
 
 
 class _State:
@@ -50,7 +64,7 @@ class _State:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # a law's own module may ask for a controller while one is made
-        self.controllers: list[tuple[Config, Controller]] = []
+        self.controllers: list[tuple[Config, Controller | RemoteController]] = []
         self.inherited: list[object] = []
         """A parent's: kept, since what they hold may be in use in the parent when it is freed here."""
         self._prepared = False

@@ -7,18 +7,28 @@ waits is overtaken by older ones alone, of which there are finitely many, and no
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from concur_agents.admission import Admission
+from concur_agents.admission import Admission, Restored
 from concur_agents.families import Family
 from concur_agents.samples import AgentState, Growth
 
 AGENTS = st.sampled_from([f"agent{number}" for number in range(12)])
 WINDOWS = st.one_of(st.integers(0, 8), st.floats(0, 8), st.just(math.inf))
 BUDGETS = st.just(math.inf) | st.integers(0, 40)
+RESTORED = st.builds(
+    Restored,
+    agent_id=AGENTS,
+    parent=st.none() | AGENTS,
+    state=st.sampled_from([AgentState.GENERATING, AgentState.IN_TOOL, AgentState.PARKED]),
+    born=st.integers(-10, 0),
+    has_run=st.booleans(),
+    tokens=st.integers(0, 20),
+)
 GROWTHS = st.builds(Growth, seated=st.integers(0, 20), each=st.integers(0, 20))
 
 
@@ -51,7 +61,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     @rule(agent=AGENTS, parent=st.none() | AGENTS)
     def request(self, agent: str, parent: str | None) -> None:
         seats_before, was_told = self.seated(), agent in self.told
-        granted = self.admission.request(agent, parent if parent != agent else None)
+        granted = self.admission.request(agent, parent if parent != agent else None, self.now)
         assert not was_told or granted
         if granted:
             self.told.add(agent)
@@ -113,6 +123,31 @@ class AdmissionMachine(RuleBasedStateMachine):
             self.weights[agent] = tokens
         self.hear()
         assert told_before <= self.told, "growth interrupted a generation"
+
+    @rule(agents=st.lists(RESTORED, max_size=6, unique_by=lambda each: each.agent_id))
+    def restore(self, agents: list[Restored]) -> None:
+        """Agents come from elsewhere, or what was thought of them was wrong; as the controller does it."""
+        for each in agents:
+            if each.agent_id in self.queued:
+                self.withdraw(each.agent_id, True)
+            elif each.agent_id in self.told and each.state is not AgentState.GENERATING:
+                self.pause(each.agent_id)
+        told_before = set(self.told)
+        self.admission.restore([replace(each, born=self.now + each.born) for each in agents])
+        for each in agents:
+            assert each.agent_id in self.admission
+            if each.tokens:
+                self.weights[each.agent_id] = each.tokens
+            if each.state is AgentState.GENERATING:
+                self.told.add(each.agent_id)
+        restored = {self.family(each.agent_id) for each in agents}
+        for agent in [each for each in self.queued if self.family(each) in restored]:
+            if self.admission.was_granted(agent):  # along with its family, whatever its age
+                self.queued.remove(agent)
+                self.told.add(agent)
+                self.admission._granted.remove(agent)
+        self.hear()
+        assert told_before <= self.told, "restoring interrupted a generation"
 
     @rule(seconds=st.integers(0, 5))
     def wait(self, seconds: int) -> None:
@@ -178,6 +213,12 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert all(family.tokens in (tokens, *self.expected) for family, tokens in held.items() if family.seated)
 
     @invariant()
+    def ages_follow_when_families_were_born(self) -> None:
+        families = sorted({self.family(agent) for agent in self.admission}, key=lambda each: each.age)
+        assert [each.born for each in families] == sorted(each.born for each in families)
+        assert len({each.age for each in families}) == len(families)
+
+    @invariant()
     def no_seat_is_idle_while_someone_waits(self) -> None:
         if self.queued:
             assert self.seated() >= (self.limit() if self.admission.tokens == math.inf else 1)
@@ -199,6 +240,9 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     def age(self, agent: str) -> int:
         return self.admission._members[agent].family.age
+
+    def family(self, agent: str) -> Family:
+        return self.admission._members[agent].family
 
     def limit(self) -> float:
         return max(1, math.floor(self.admission.window)) if math.isfinite(self.admission.window) else math.inf

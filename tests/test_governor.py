@@ -65,6 +65,25 @@ def reading(number: int, **fields: Any) -> EngineSample:
     return EngineSample(pinned_usage=0.9, query_tokens_total=number, hit_tokens_total=0, **fields)
 
 
+# --- contexts lost from a cache with room ---
+
+
+SCATTERED = replace(BUSY, window=8, held=30_000.0, reuse=0.1, reports_reuse=True, measured=True, mean_context=3000.0)
+
+
+def test_contexts_lost_from_a_cache_with_room_are_told_and_not_answered_with_a_cut() -> None:
+    governor = govern(ConcurLaw(start=8))
+    for now in range(1, 7):
+        governor.read(reading(now, occupied_usage=0.3, capacity_tokens=100_000), SCATTERED, 0, now)
+    assert governor.window == 8
+    assert governor.problem is not None
+    assert "router" in governor.problem
+    for now in range(7, 13):
+        governor.read(reading(now, occupied_usage=0.95, capacity_tokens=100_000), SCATTERED, 0, now)
+    assert governor.problem is None
+    assert governor.window < 8  # the cache is full: that is eviction
+
+
 # --- once per fresh sample ---
 
 

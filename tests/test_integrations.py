@@ -28,7 +28,13 @@ SMALL = 140
 LARGE = {"concur-agents-agentscope", "concur-agents-langgraph"}
 """Two major versions; graphs in graphs in threads."""
 
+PLATFORMS = {"concur-agents-ray"}
+"""What agents run on, not what they are made of: it brings seats to other processes, and wraps no framework."""
+
 each_integration = pytest.mark.parametrize("folder", INTEGRATIONS, ids=lambda folder: folder.name)
+each_adapter = pytest.mark.parametrize(
+    "folder", [each for each in INTEGRATIONS if each.name not in PLATFORMS], ids=lambda folder: folder.name
+)
 
 
 def package(folder: Path) -> Path:
@@ -60,7 +66,7 @@ def test_imports_its_own_framework_and_no_other(folder: Path) -> None:
             assert not foreign, f"{path.name} imports {foreign}, which {folder.name} does not depend on"
 
 
-@each_integration
+@each_adapter
 def test_has_the_parts_an_adapter_has(folder: Path) -> None:
     page = (folder / "README.md").read_text()
     for heading in ("## The change", "## What happens at each boundary", "## What is not covered"):
@@ -71,7 +77,7 @@ def test_has_the_parts_an_adapter_has(folder: Path) -> None:
     assert folder.name in (ROOT / "docs" / "frameworks" / "README.md").read_text(), "name it in docs/frameworks"
 
 
-@each_integration
+@each_adapter
 def test_is_small(folder: Path) -> None:
     if folder.name in LARGE:
         return

@@ -17,14 +17,16 @@ ROOT = Path(concur_agents.__file__).parent
 LAYERS = [
     ["errors"],
     ["samples", "usage", "families", "forecast"],
-    ["laws", "aging", "meter", "engines"],
+    ["laws", "aging", "meter", "engines", "fleet"],
     ["admission"],
     ["governor", "events", "config"],
-    ["turns", "eventlog"],
+    ["turns", "eventlog", "seats"],
     ["limiter"],
     ["agents"],
     ["adapters"],
     ["clients", "decorator"],
+    ["primitives"],
+    ["remote"],
     ["controller"],
     ["shared"],
     ["testing"],
@@ -34,7 +36,7 @@ LAYERS = [
 RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
 ALONE = "emulator"
 """An independent check of the rest, so it shares nothing with it; the command line and the contract start it."""
-CORE = [unit for unit in RANK if unit not in ("cli", "gateway")]
+CORE = [unit for unit in RANK if unit not in ("cli", "gateway", "remote")]
 CORE_MAY_IMPORT = {"prometheus_client", "urllib3"}
 CONFIG_MAY_IMPORT = {"pydantic", "yaml"}
 """An extra's; only the config package names them, and importing the core does not load them."""

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from concur_agents import AgentState, ControllerClosedError, LifecycleError, Outcome, TokenUsage, UnknownAgentError
+from concur_agents import (
+    AgentState,
+    AgentView,
+    ControllerClosedError,
+    LifecycleError,
+    Outcome,
+    TokenUsage,
+    UnknownAgentError,
+)
 from concur_agents.events import EventStream
 from concur_agents.limiter import Limiter, Request
 from concur_agents.testing import ManualClock, check_lives
@@ -485,3 +493,32 @@ def test_agents_without_usage_weigh_nothing() -> None:
         limiter.request(agent, None)
         limiter.pause(agent)
     assert {view.state for view in limiter.views()} == {AgentState.IN_TOOL}
+
+
+def view(agent_id: str, state: AgentState, **more: Any) -> AgentView:
+    usual = {"agent_id": agent_id, "parent": None, "steps": 3, "context_tokens": 500, "waited_s": 2.0}
+    return AgentView(state=state, **usual | more)
+
+
+def test_restored_agents_are_as_they_were_and_no_newcomers_to_the_meter() -> None:
+    clock = ManualClock(100.0)
+    limiter = Limiter(1, clock)
+    limiter.restore(
+        [(view("young", AgentState.GENERATING), 5.0), (view("old", AgentState.GENERATING, context_tokens=700), 50.0)]
+    )
+    limiter.restore([(view("tool", AgentState.IN_TOOL), 1.0)])
+    population, over = limiter.measure()
+    assert (population.seated, over) == (2, 1), "above the window, until the youngest is at its boundary"
+    assert limiter.view("young") == view("young", AgentState.GENERATING)
+    with pytest.raises(LifecycleError, match="runs already"):
+        limiter.enter("young")
+    limiter.observe("young", TokenUsage(prompt=510, cached=500, output=10))
+    limiter.pause("young")
+    population, _ = limiter.measure()
+    assert (population.first_context, population.shared_prefix) == (None, 0.0), "it was no first step"
+    assert limiter.state("young") is AgentState.PARKED
+    limiter.restore([(view("old", AgentState.PARKED, steps=4), 50.0)])
+    assert limiter.state("old") is AgentState.IN_TOOL, "its worker says that it is not generating"
+    for agent in ("young", "old", "tool"):
+        limiter.leave(agent, Outcome.COMPLETED)
+    assert limiter.views() == ()

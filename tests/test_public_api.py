@@ -27,7 +27,10 @@ MODULES = sorted(
     for module in pkgutil.walk_packages([str(ROOT)], "concur_agents.")
     if not any(part.startswith("_") for part in module.name.split("."))
 )
-CORE = ["concur_agents", *(name for name in MODULES if name.split(".")[1] not in ("cli", "emulator", "gateway"))]
+CORE = [
+    "concur_agents",
+    *(name for name in MODULES if name.split(".")[1] not in ("cli", "emulator", "gateway", "remote")),
+]
 PUBLIC = [concur_agents, concur_agents.config, concur_agents.laws, concur_agents.engines]
 PUBLIC += [agents, controller, errors, events, samples, testing, usage]
 

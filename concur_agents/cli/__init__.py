@@ -10,10 +10,12 @@ except ImportError as missing:  # a console script: a traceback would hide what 
 from concur_agents.cli.config import config_app
 from concur_agents.cli.emulate import emulate
 from concur_agents.cli.gateway import gateway
+from concur_agents.cli.serve import serve
 
 __all__ = ["main"]
 
 main = typer.Typer(no_args_is_help=True, add_completion=False, help="Admission control for batches of LLM agents.")
 main.command()(emulate)
 main.command()(gateway)
+main.command()(serve)
 main.add_typer(config_app, name="config")

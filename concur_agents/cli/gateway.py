@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,14 +18,26 @@ __all__ = ["gateway"]
 _MIB = 2**20
 _OPTIONS = {"url": "--engine"} | {
     name: "--" + name.replace("_", "-")
-    for name in ("identity", "idle_after", "hold", "hold_share", "engine_wait", "grace")
+    for name in ("identity", "idle_after", "hold", "hold_share", "engine_wait", "grace", "agent_header")
 }
+_OPTIONS |= {"session_header": "--agent-header", "allow": "--allow-engines"}
 
 
 def gateway(
     *,
     engine: Annotated[
         list[str] | None, typer.Option(help="The engine's base address, with or without /v1; again for each engine.")
+    ] = None,
+    allow_engines: Annotated[
+        list[str] | None,
+        typer.Option(help="Engines that may join meanwhile, like http://10.0.0.*:30000; again for more."),
+    ] = None,
+    dp_ranks: Annotated[
+        int, typer.Option(min=1, max=64, help="Data-parallel ranks of each engine, each to have agents of its own.")
+    ] = 1,
+    agent_header: Annotated[
+        str | None,
+        typer.Option(help="Header to name agents by where requests do not, as X-SMG-Routing-Key for sglang-router."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for other hosts.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8300,
@@ -48,12 +61,12 @@ def gateway(
     max_requests: Annotated[int, typer.Option(min=1, help="Requests held at a time; more get 503.")] = 10_000,
     grace: Annotated[float, typer.Option(help="Seconds for replies under way once told to stop.")] = 30,
 ) -> None:
-    """Serve a proxy in front of SGLang or vLLM that lets each agent's requests through when it is its turn.
+    """Serve a proxy in front of engines that lets each agent's requests through when it is its turn.
 
     Point your client's base_url at the address it prints, with /v1. Stops on SIGINT or SIGTERM.
     """
     try:
-        from concur_agents.gateway import DEFAULT_IDENTITY, Gateway, GatewayLimits, build_server
+        from concur_agents.gateway import DEFAULT_IDENTITY, AllowedEngines, Gateway, GatewayLimits, build_server
     except ImportError as missing:
         typer.echo(f"concur gateway: {missing}; pip install 'concur-agents[gateway]'", err=True)
         raise typer.Exit(2) from missing
@@ -66,8 +79,12 @@ def gateway(
         "max_requests": max_requests,
     } | ({} if hold is None else {"hold": hold})
     try:
+        urls, opener = _engines(engine or [], config, law, dp_ranks)
         served = Gateway(
-            _upstreams(engine or [], config, law),
+            [upstream for url in urls for upstream in opener(url)],
+            opener=opener,
+            allowed=AllowedEngines(allow_engines or ()),
+            agent_header=agent_header,
             identity=DEFAULT_IDENTITY if identity is None else tuple(each.strip() for each in identity.split(",")),
             limits=GatewayLimits(**limits),
         )
@@ -97,29 +114,38 @@ def gateway(
         server.run(sockets=[listener])
 
 
-def _upstreams(urls: list[str], file: Path | None, law: str | None) -> list[Any]:
-    """An engine for each address, each with a controller of its own."""
+def _engines(
+    urls: list[str], file: Path | None, law: str | None, ranks: int
+) -> tuple[list[str], Callable[[str], list[Any]]]:
+    """The engines' addresses, and what makes an engine of each: for each of its ranks, with a controller of its own."""
     from concur_agents.config import load_config
     from concur_agents.controller import Controller
     from concur_agents.engines import AnyEngine
+    from concur_agents.engines.url import engine_url
     from concur_agents.gateway.upstream import Upstream
 
     env = dict(os.environ) | ({} if law is None else {"CONCUR_LAW": law})
     config = load_config(file, env=env, engine=False).config
     if not urls and not config.engines:
         raise ValueError("--engine is missing: the engine's address, like http://127.0.0.1:30000")
-    key = next((each.api_key_env for each in config.engines if each.api_key_env), None)
-    upstreams = [
-        Upstream(
-            url,
-            Controller.from_config(config, reader=AnyEngine(url, api_key=None if key is None else env[key])),
-        )
-        for url in urls or [config.engines[0].url]
-    ]
-    names = [upstream.name for upstream in upstreams]
+    variable = next((each.api_key_env for each in config.engines if each.api_key_env), None)
+    key = None if variable is None else env[variable]
+    urls = urls or [config.engines[0].url]
+    names = [str(engine_url(url)) for url in urls]
     if len(set(names)) != len(names):
         raise ValueError(f"--engine must not name an engine twice, got {', '.join(names)}")
-    return upstreams
+
+    def opener(url: str) -> list[Any]:
+        return [
+            Upstream(
+                url,
+                Controller.from_config(config, reader=AnyEngine(url, api_key=key, rank=rank)),
+                rank=rank,
+            )
+            for rank in ([None] if ranks == 1 else range(ranks))
+        ]
+
+    return urls, opener
 
 
 def _by_option(problem: str, law: str | None) -> str:

@@ -28,8 +28,9 @@ class Variable:
 
 ENVIRONMENT: Final = (
     Variable(name=CONFIG_VARIABLE, path=(), meaning="path of the file, where the program names none"),
+    Variable(name="CONCUR_CONTROLLER", path=("controller",), meaning="a shared controller's address"),
     Variable(name="CONCUR_ENGINE_URL", path=("engines", 0, "url"), meaning="the engine's base address"),
-    Variable(name="CONCUR_ENGINE_KIND", path=("engines", 0, "kind"), meaning="sglang or vllm"),
+    Variable(name="CONCUR_ENGINE_KIND", path=("engines", 0, "kind"), meaning="sglang, vllm or tensorrt_llm"),
     Variable(name=KEY_VARIABLE, path=("engines", 0, "api_key_env"), meaning="the engine's key itself"),
     Variable(name="CONCUR_FALLBACK", path=("fallback",), meaning="unlimited, or a number of agents"),
     Variable(name="CONCUR_LAW", path=("law",), meaning="a law's name, or fixed:N"),

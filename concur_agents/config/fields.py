@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
@@ -15,6 +16,7 @@ __all__ = [
     "AboveZero",
     "Allowed",
     "AtLeastZero",
+    "ControllerUrl",
     "EventsPath",
     "HeaderName",
     "Kind",
@@ -66,6 +68,13 @@ def _checked(url: str) -> str:
     return url
 
 
+def _checked_controller(url: str) -> str:
+    parts = urlsplit(_checked(url))
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a user or a password (not shown): set CONCUR_TOKEN")
+    return url
+
+
 AboveZero = Annotated[float, Field(gt=0), Allowed("a number above 0")]
 AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False), Allowed("a number of at least 0")]
 Share = Annotated[float, Field(ge=0, le=1), Allowed("a number from 0 to 1")]
@@ -83,7 +92,10 @@ Window = Annotated[
 ]
 
 Url = Annotated[str, AfterValidator(_checked), Allowed("an address like http://127.0.0.1:30000")]
-Kind = Annotated[Literal["sglang", "vllm"], Allowed("sglang or vllm")]
+ControllerUrl = Annotated[
+    str, AfterValidator(_checked_controller), Allowed("an address like http://127.0.0.1:8400, or null")
+]
+Kind = Annotated[Literal["sglang", "vllm", "tensorrt_llm"], Allowed("sglang, vllm or tensorrt_llm")]
 VariableName = Annotated[
     str,
     Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$"),

@@ -13,6 +13,7 @@ from concur_agents.config.environment import KEY_VARIABLE
 from concur_agents.config.fields import (
     AboveZero,
     Allowed,
+    ControllerUrl,
     EventsPath,
     HeaderName,
     Kind,
@@ -23,12 +24,12 @@ from concur_agents.config.fields import (
     Window,
 )
 from concur_agents.config.laws import BudgetLawConfig, LawConfig
-from concur_agents.engines import VLLM, SGLang
+from concur_agents.engines import VLLM, SGLang, TensorRTLLM
 from concur_agents.engines.reader import MetricsReader
 
 __all__ = ["Config", "EngineConfig", "IdentityConfig", "LoggingConfig"]
 
-_READERS: Final[dict[str, type[MetricsReader]]] = {"sglang": SGLang, "vllm": VLLM}
+_READERS: Final[dict[str, type[MetricsReader]]] = {"sglang": SGLang, "vllm": VLLM, "tensorrt_llm": TensorRTLLM}
 
 
 def _as_tuple(value: object) -> object:
@@ -88,6 +89,8 @@ class Config(Section):
         tuple[EngineConfig, ...], Field(max_length=1), BeforeValidator(_as_tuple), Allowed("a list of one engine")
     ] = ()
     """The engine whose agents are controlled: exactly one for now."""
+    controller: ControllerUrl | None = None
+    """A shared controller (concur serve) for frameworks that are configured by text alone; null: one a process."""
     law: LawConfig = BudgetLawConfig()
     """What decides the window: a block, or only a name."""
     tick: Annotated[AboveZero, Field(le=3600), Allowed("a number of seconds above 0, at most 3600")] = 1.0

@@ -4,6 +4,7 @@ from concur_agents.engines.any import AnyEngine
 from concur_agents.engines.base import EngineReader
 from concur_agents.engines.parse import read_sample
 from concur_agents.engines.sglang import SGLang
+from concur_agents.engines.trtllm import TensorRTLLM
 from concur_agents.engines.vllm import VLLM
 
-__all__ = ["VLLM", "AnyEngine", "EngineReader", "SGLang", "read_sample"]
+__all__ = ["VLLM", "AnyEngine", "EngineReader", "SGLang", "TensorRTLLM", "read_sample"]

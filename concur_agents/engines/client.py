@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
-from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
+from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, ReadTimeoutError
 from urllib3.util import Url
 
 from concur_agents.engines.pools import open_pool
@@ -86,7 +86,7 @@ class HttpClient:
         except TimeoutError:
             self._end(outcome)
             self._failed()
-            raise self._unreachable(f"no whole reply within {round(timeout, 2):g} s") from None
+            raise self._unreachable(_late(timeout)) from None
         except EngineUnreachableError:
             self._failed()
             raise
@@ -146,6 +146,8 @@ class HttpClient:
                 response.close()
                 raise
             response.release_conn()
+        except ReadTimeoutError as error:  # at the same moment as our own deadline
+            raise self._unreachable(_late(timeout)) from error
         except (HTTPError, HTTPException, OSError, UnicodeError) as error:
             lost = isinstance(error, NewConnectionError | ProtocolError | HTTPException | ConnectionError)
             raise self._unreachable(_why(error), lost=lost) from error
@@ -204,6 +206,10 @@ def _shut(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):  # it may be closed already
         # The plain socket's shutdown, also under TLS: SSLSocket's would touch what the other thread is using.
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+def _late(timeout: float) -> str:
+    return f"no whole reply within {round(timeout, 2):g} s"
 
 
 def _why(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,9 +61,21 @@ class Series:
                 return self._points[key]
         return []
 
+    def lacks(self, name: str) -> bool:
+        """Whether the body has no line of this name at all, also none that cannot be read or was cut off."""
+        keys = {(prefix, name) for prefix in self.names.prefixes}
+        return self.whole and not keys & self._points.keys() and not keys & self._broken
+
     def all_points(self) -> list[Point]:
         """Every sample read, in every spelling."""
         return [point for points in self._points.values() for point in points]
+
+    def filtered(self, wanted: Callable[[Mapping[str, str]], bool]) -> Series:
+        """The same with those samples alone whose labels are wanted."""
+        points = {key: [each for each in points if wanted(each.labels)] for key, points in self._points.items()}
+        return Series(
+            names=self.names, whole=self.whole, _points={k: v for k, v in points.items() if v}, _broken=self._broken
+        )
 
     def add(self, prefix: str, name: str, line: str) -> None:
         """Read one sample line of a wanted name."""

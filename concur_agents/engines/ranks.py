@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from concur_agents.engines.exposition import Point
 
-__all__ = ["by_rank", "pool_tokens", "summed", "summed_all", "to_count", "usages"]
+__all__ = ["by_rank", "is_rank", "pool_tokens", "summed", "summed_all", "to_count", "usages"]
 
 # The worker in a body that a router put together: SGLang's writes worker_addr, Ray WorkerId, federation instance.
 _WORKER_LABELS = ("worker_addr", "worker", "worker_id", "WorkerId", "instance")
@@ -37,6 +37,12 @@ def by_rank(points: Iterable[Point]) -> dict[str, float | None]:
         rank: known[""] if "" in known else _add(known.values())
         for rank, known in sorted(parts.items(), key=lambda item: (len(item[0]), item[0]))
     }
+
+
+def is_rank(labels: Mapping[str, str], rank: int) -> bool:
+    """Whether a series is of that data-parallel rank, or does not say of which."""
+    said = next((labels[label] for label in _RANK_LABELS if labels.get(label)), None)
+    return said is None or said == str(rank)
 
 
 def summed(points: Iterable[Point]) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from typing import ClassVar
 
 from concur_agents.engines.client import ConnectionLostError, HttpClient, Reply
 from concur_agents.engines.parse import read_sample
@@ -28,9 +29,13 @@ class MetricsReader:
 
     no_metrics = "is this the engine's own address?"
     """What to say to a 404."""
+    paths: ClassVar[tuple[str, ...]] = ("/metrics",)
+    """Where metrics may be, the likeliest first. Who has some there is asked there again."""
 
-    def __init__(self, url: str, *, api_key: str | None = None) -> None:
+    def __init__(self, url: str, *, api_key: str | None = None, rank: int | None = None) -> None:
         """``url`` is the engine's base address; ``api_key`` is sent as Bearer token and never shown.
+
+        With ``rank``, only that data-parallel rank's metrics count, as if it were an engine of its own.
 
         Raises:
             ValueError: names the parameter and its value (an ``api_key`` without its value).
@@ -38,6 +43,7 @@ class MetricsReader:
         self._url = engine_url(url)
         if api_key is not None and not _KEY.fullmatch(api_key):
             raise ValueError("api_key must be visible ASCII characters without spaces or line ends (not shown)")
+        self._rank = rank
         self._has_key = api_key is not None
         headers = {"Accept": _ACCEPT}
         if api_key is not None:
@@ -45,6 +51,7 @@ class MetricsReader:
         self._client = HttpClient(self._url, headers)
         self._reading = threading.Lock()
         self._last: EngineSample | None = None
+        self._order: list[str] = list(self.paths)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._url)!r})"
@@ -99,19 +106,53 @@ class MetricsReader:
             path = same_server(self._url, path, reply.headers.get("location"))
         raise MetricsError(f"{self._url}: redirects without end")
 
+    def _accepted(self, sample: EngineSample) -> EngineSample | None:
+        """The sample as it is to count; None to look elsewhere. May raise MetricsError."""
+        return sample
+
     def _scrape(self, deadline: float) -> EngineSample:
-        reply = self._get("/metrics", deadline)
+        problem: MetricsError | None = None
+        order = list(self._order)
+        for path in order:
+            try:
+                sample = self._scrape_at(path, deadline)
+            except (_NoPageError, _NoMetricsError) as error:
+                if problem is None or isinstance(problem, _NoPageError):  # what a page says tells more than none
+                    problem = error
+                continue
+            except EngineUnreachableError as error:
+                if isinstance(problem, _NoMetricsError):
+                    raise MetricsError(str(problem)) from None
+                if self._last is None and not isinstance(error, ConnectionLostError):
+                    self._order = [*(each for each in order if each != path), path]  # perhaps it never answers there
+                raise
+            if sample is not None:
+                if self._order == order:
+                    self._order = [path, *(each for each in order if each != path)]
+                return sample
+        raise MetricsError(str(problem or f"{self._url}: no metrics of its iterations: {self.no_metrics}"))
+
+    def _scrape_at(self, path: str, deadline: float) -> EngineSample | None:
+        reply = self._get(path, deadline)
         if reply.status in (401, 403):
             what = "refuses the api_key it was given" if self._has_key else "needs a key: pass it as api_key"
             raise MetricsError(f"{self._url}: no metrics: the engine {what} (HTTP {reply.status})")
         if reply.status == 404:
-            raise MetricsError(f"{self._url}: no metrics (HTTP 404): {self.no_metrics}")
+            raise _NoPageError(f"{self._url}: no metrics (HTTP 404): {self.no_metrics}")
         if reply.status != 200:
-            raise EngineUnreachableError(f"{self._url}: HTTP {reply.status} for /metrics")
+            raise EngineUnreachableError(f"{self._url}: HTTP {reply.status} for {path}")
         try:
-            sample = read_sample(reply.text)
+            sample = self._accepted(read_sample(reply.text, self._rank))
         except MetricsError as error:
-            raise MetricsError(f"{self._url}: {error}") from None
-        if not reply.framed and not reply.text.endswith("\n"):
+            raise _NoMetricsError(f"{self._url}: {error}") from None
+        if not reply.framed and not reply.text.endswith("\n") and not reply.text.lstrip().startswith("["):
             raise ConnectionLostError(f"{self._url}: the reply breaks off in the middle of a line")
         return sample
+
+
+class _NoPageError(MetricsError):
+    """There is nothing at this path."""
+
+
+class _NoMetricsError(MetricsError):
+    """What is there cannot be used."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from typing import ClassVar
 
 from concur_agents.engines.capacity import CapacityProbe
 from concur_agents.engines.reader import MetricsReader
@@ -22,19 +23,25 @@ _MIN_TIME = 0.05
 class SGLang(MetricsReader):
     """Reads an SGLang server started with ``--enable-metrics`` (0.3.6 to 0.5.23).
 
+    Where the address is that of SGLang's model gateway (sglang-router), its ``/engine_metrics`` are read: those of all
+    its workers.
+
     Where ``/metrics`` does not give the KV pool's size, ``/server_info`` and ``/get_server_info`` are asked: once, and
     again after the engine restarted (a counter went down, or the connection was lost).
     """
 
     no_metrics = "start SGLang with --enable-metrics"
+    paths: ClassVar[tuple[str, ...]] = ("/metrics", "/engine_metrics")
 
-    def __init__(self, url: str, *, api_key: str | None = None) -> None:
+    def __init__(self, url: str, *, api_key: str | None = None, rank: int | None = None) -> None:
         """``url`` like ``http://127.0.0.1:30000``, with or without ``/v1``; ``api_key`` is the server's, if it has one.
+
+        With ``rank``, only that data-parallel rank is read.
 
         Raises:
             ValueError: names the parameter and its value (an ``api_key`` without its value).
         """
-        super().__init__(url, api_key=api_key)
+        super().__init__(url, api_key=api_key, rank=rank)
         self._capacity = CapacityProbe()
         self._warned = False
 
@@ -45,6 +52,10 @@ class SGLang(MetricsReader):
         if sample.capacity_tokens is not None or deadline - time.monotonic() < _MIN_TIME:
             return sample
         info = self._capacity.ask(lambda path: self._get(path, deadline))
+        if self._rank is not None:
+            return replace(sample, capacity_tokens=None if info.tokens is None else info.tokens // info.ranks)
+        if len(sample.rank_usages) > info.ranks:
+            return sample  # a router's: it was one of its workers that answered, for itself
         if info.ranks > 1 and len(sample.rank_usages) == 1 and not self._warned:
             self._warned = True
             _log.warning(

@@ -7,6 +7,7 @@ for the agent's seat before a generation is sent to the engine, and the own API 
 from concur_agents.gateway.app import Gateway
 from concur_agents.gateway.identity import DEFAULT_IDENTITY
 from concur_agents.gateway.limits import GatewayLimits
+from concur_agents.gateway.patterns import AllowedEngines
 from concur_agents.gateway.server import build_server
 
-__all__ = ["DEFAULT_IDENTITY", "Gateway", "GatewayLimits", "build_server"]
+__all__ = ["DEFAULT_IDENTITY", "AllowedEngines", "Gateway", "GatewayLimits", "build_server"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from concur_agents.gateway.engine_api import engine_routes, list_engines, refused
+from concur_agents.gateway.engines import EngineRefusedError
 from concur_agents.gateway.openapi import OPENAPI
 from concur_agents.gateway.roster import Member
 from concur_agents.samples import Outcome
@@ -56,7 +57,7 @@ def build_api(gateway: Gateway) -> Starlette:
                 "expired": gateway.roster.expired,
                 "requests": gateway.requests,
                 "held_bytes": gateway.held.bytes,
-                "engines": [_engine(upstream) for upstream in gateway.upstreams],
+                "engines": list_engines(gateway.engines),
             }
         )
 
@@ -72,10 +73,11 @@ def build_api(gateway: Gateway) -> Starlette:
         routes=[
             Route("/concur/v1/agents", agents, methods=["GET"]),
             one_route,
+            *engine_routes(gateway.engines),
             Route("/concur/v1/status", status, methods=["GET"]),
             Route("/concur/v1/openapi.json", openapi, methods=["GET"]),
         ],
-        exception_handlers={HTTPException: _problem},
+        exception_handlers={HTTPException: _problem, EngineRefusedError: refused},
     )
 
 
@@ -106,32 +108,3 @@ def _agent(member: Member) -> dict[str, Any]:
         "waited_s": 0.0 if view is None else round(view.waited_s, 3),
         "matched": member.matched,
     }
-
-
-def _engine(upstream: Any) -> dict[str, Any]:
-    stats = upstream.controller.stats()
-    population = stats.population
-    return {
-        "url": upstream.name,
-        "up": not upstream.down,
-        "agents": upstream.agents,
-        "window": _number(stats.window),
-        "reason": stats.reason.value,
-        "problem": stats.problem,
-        "token_budget": _number(population.tokens),
-        "held_tokens": round(population.held),
-        "generating": population.generating,
-        "in_tool": population.in_tool,
-        "parked": population.parked,
-        "waiting": population.waiting,
-        "finished": {outcome.value: count for outcome, count in stats.finished.items()},
-        "prompt_tokens": stats.prompt_tokens,
-        "cached_tokens": stats.cached_tokens,
-        "output_tokens": stats.output_tokens,
-        "recomputed_tokens": stats.recomputed_tokens,
-    }
-
-
-def _number(value: float) -> float | None:
-    """JSON has no infinity: None is no limit."""
-    return value if math.isfinite(value) else None

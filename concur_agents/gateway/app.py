@@ -15,12 +15,15 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from concur_agents.adapters import ModelCall
+from concur_agents.agents import check_header, header_value
 from concur_agents.gateway.api import build_api
 from concur_agents.gateway.conversation import read_conversation
+from concur_agents.gateway.engines import Engines, Opener
 from concur_agents.gateway.exchange import ClientGoneError, Exchange, Held, Refusal
-from concur_agents.gateway.holds import hold_of
+from concur_agents.gateway.holds import Hold, hold_of
 from concur_agents.gateway.identity import DEFAULT_IDENTITY, Claim, Identity, is_final, previous_response
 from concur_agents.gateway.limits import GatewayLimits
+from concur_agents.gateway.patterns import AllowedEngines
 from concur_agents.gateway.relay import relay
 from concur_agents.gateway.replies import ReplyWatch
 from concur_agents.gateway.roster import Member, Roster
@@ -47,9 +50,13 @@ class Gateway:
         identity: where an agent's id is looked for; see :data:`DEFAULT_IDENTITY`.
         limits: of everything that grows, and of every wait.
         clock: monotonic seconds.
+        agent_header: HTTP header in which the engine, or a router before it, is told whose request it is, where the
+            request itself does not have it; None: requests go on as they came.
+        opener: makes the upstreams of an engine that joins while the gateway runs; None: none may.
+        allowed: which may join; by default none.
 
     Raises:
-        ValueError: there is no engine, or ``identity`` is malformed.
+        ValueError: there is no engine, or one twice, or ``identity`` or ``agent_header`` is malformed.
     """
 
     def __init__(
@@ -59,13 +66,17 @@ class Gateway:
         identity: tuple[str, ...] = DEFAULT_IDENTITY,
         limits: GatewayLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        agent_header: str | None = None,
+        opener: Opener | None = None,
+        allowed: AllowedEngines | None = None,
     ) -> None:
-        if not upstreams:
-            raise ValueError("upstreams must hold at least one engine")
-        self.upstreams: Final = tuple(upstreams)
+        if agent_header is not None:
+            check_header(agent_header)
+        self._agent_header = agent_header
+        self.engines: Final = Engines(upstreams, clock, opener=opener, allowed=allowed)
         self.limits: Final = limits or GatewayLimits()
         self._identity = Identity(identity)
-        self.roster: Final = Roster(self.upstreams, self.limits, clock)
+        self.roster: Final = Roster(self.engines, self.limits, clock)
         self.held: Final = Held(self.limits.max_held)
         self.requests = 0
         """In flight, queued ones included."""
@@ -76,6 +87,11 @@ class Gateway:
         self._chats: OrderedDict[str, str] = OrderedDict()
         """Agents of the last replies of the responses API, by the reply's id."""
         self._api = build_api(self)
+
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """The engines there are now."""
+        return tuple(self.engines)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's entry."""
@@ -103,9 +119,7 @@ class Gateway:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Engines open, agents swept; what a server's lifespan does."""
-        async with contextlib.AsyncExitStack() as stack:
-            for upstream in self.upstreams:
-                await stack.enter_async_context(upstream)
+        async with self.engines.running():
             sweeper = asyncio.create_task(self._sweep())
             try:
                 yield
@@ -130,13 +144,15 @@ class Gateway:
                 if exchange.method == "POST" and exchange.path in GENERATIONS:
                     await self._generate(exchange)
                 else:
-                    await self._pass(exchange, self.roster.place())
+                    await self._pass(exchange, self.engines.any())
         except ClientGoneError:
             exchange.cut()
         except Refusal as refusal:
             await exchange.refuse(refusal)
         finally:
             self.requests -= 1
+            if exchange.upstream is not None:
+                exchange.upstream.requests -= 1
             exchange.close()
 
     @contextlib.asynccontextmanager
@@ -176,7 +192,7 @@ class Gateway:
         """Uncounted."""
         while True:
             try:
-                response = await self._sent(exchange, upstream)
+                response = await self._sent(exchange, upstream, None)
                 break
             except _ElsewhereError as elsewhere:
                 upstream = elsewhere.upstream
@@ -186,15 +202,18 @@ class Gateway:
     async def _generate(self, exchange: Exchange) -> None:
         member = await self._whose(exchange)
         if member is None:
-            await self._pass(exchange, self.roster.place())
+            await self._pass(exchange, self.engines.any())
             return
         step = AgentStep(self.roster, member)
+        hold = hold_of(exchange.headers, self.limits)
+        until = anyio.current_time() + hold.seconds
         try:
             while True:
+                self.roster.settle(member)
                 call = step.call = member.run.step()
-                await self._seat(exchange, call)
                 try:
-                    response = await self._sent(exchange, member.upstream)
+                    await self._seat(exchange, member, call, hold, until)
+                    response = await self._sent(exchange, member.upstream, member)
                     break
                 except _ElsewhereError as elsewhere:
                     call.end()
@@ -227,24 +246,31 @@ class Gateway:
             _log.exception("whose request it is could not be told: it goes on uncounted")
             return None
 
-    async def _seat(self, exchange: Exchange, call: ModelCall) -> None:
-        """Wait for the agent's seat, for as long as the client lets us."""
-        hold = hold_of(exchange.headers, self.limits)
-        if await self._waited(call, hold.seconds):
+    async def _seat(self, exchange: Exchange, member: Member, call: ModelCall, hold: Hold, until: float) -> None:
+        """Wait for the agent's seat, for as long as the client lets us.
+
+        Raises:
+            Refusal: it is not granted in time.
+            _ElsewhereError: it is to be waited for at another engine.
+        """
+        if not exchange.begun and await self._waited(member, call, until - anyio.current_time()):
             return
         if not hold.last_try:
             raise Refusal(503, f"the agent waits for its turn, for {hold.seconds:g} s so far", "server_error", 1)
-        exchange.streams = bool((await exchange.body.parsed()).get("stream"))
+        if not exchange.begun:
+            exchange.streams = bool((await exchange.body.parsed()).get("stream"))
         kind, sign = (b"text/event-stream", b": queued\n\n") if exchange.streams else (b"application/json", b" ")
-        await exchange.begin(200, [(b"content-type", kind)])
-        await exchange.more(sign)
-        while not await self._waited(call, self.limits.heartbeat):
+        if not exchange.begun:  # else it waited at another engine before
+            await exchange.begin(200, [(b"content-type", kind)])
+            await exchange.more(sign)
+        while not await self._waited(member, call, self.limits.heartbeat):
             await exchange.more(sign)
 
-    async def _waited(self, call: ModelCall, seconds: float) -> bool:
+    async def _waited(self, member: Member, call: ModelCall, seconds: float) -> bool:
         """Whether the seat was granted in time. Who gives up, and asks again, keeps the agent's age."""
         scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
         self._waiting.add(scope)
+        member.waits.add(scope)
         granted = False
         try:
             with scope:
@@ -252,21 +278,32 @@ class Gateway:
                 granted = True
         finally:
             self._waiting.discard(scope)
+            member.waits.discard(scope)
+            called, member.called = member.called, None
         if not granted and self._draining:
             raise _stopping()
+        if not granted and called is not None:
+            raise _ElsewhereError(called)
         return granted
 
-    async def _sent(self, exchange: Exchange, upstream: Upstream) -> aiohttp.ClientResponse:
+    async def _sent(self, exchange: Exchange, upstream: Upstream, member: Member | None) -> aiohttp.ClientResponse:
         """Send the request; an engine that takes no connections is waited for, or another one is taken."""
         waits_until = anyio.current_time() + self.limits.engine_wait
         body = exchange.body.raw if exchange.has_body else None
+        headers = exchange.forwarded
+        if member is not None and self._agent_header is not None and self._agent_header.lower() not in exchange.headers:
+            headers = [*headers, (self._agent_header, header_value(member.agent_id))]
+        if exchange.upstream is not None:
+            exchange.upstream.requests -= 1
+        exchange.upstream = upstream
+        upstream.requests += 1
         while True:
             try:
-                return await upstream.send(exchange.method, exchange.raw_path, exchange.query, exchange.forwarded, body)
+                return await upstream.send(exchange.method, exchange.raw_path, exchange.query, headers, body)
             except EngineDownError as error:
-                for other in self.upstreams:
-                    if not other.down:
-                        raise _ElsewhereError(other) from error
+                other = self.engines.elsewhere(None if member is None else member.agent_id)
+                if other is not None and other is not upstream:
+                    raise _ElsewhereError(other) from error
                 if self._draining:
                     raise _stopping() from error
                 if anyio.current_time() >= waits_until:
@@ -301,15 +338,14 @@ class Gateway:
             await asyncio.sleep(_SWEEP_S)
             try:
                 self.roster.sweep()
-                for upstream in self.upstreams:
-                    if upstream.down:
-                        await upstream.probe()
+                self.roster.steal()
+                await self.engines.sweep()
             except Exception:  # noqa: BLE001 - a bug of ours must not end the sweeps: unreported agents would pile up
                 _log.exception("agents that have ended could not be looked for")  # and are in a second
 
 
 class _ElsewhereError(Exception):
-    """The engine takes no connections, and another one does."""
+    """Another engine is to have the request: this one takes no connections, or the other is idle."""
 
     def __init__(self, upstream: Upstream) -> None:
         super().__init__(upstream.name)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from starlette.types import Receive, Scope, Send
 
 from concur_agents.gateway.bodies import Body
+from concur_agents.gateway.upstream import Upstream
 
 __all__ = ["ClientGoneError", "Exchange", "Held", "Refusal"]
 
@@ -91,6 +92,8 @@ class Exchange:
         self.raw_path: Final[str] = _ascii(scope.get("raw_path") or scope["path"].encode())
         self.query: Final[str] = _ascii(scope["query_string"])
         self.body = Body(b"")
+        self.upstream: Upstream | None = None
+        """The engine that has the request, or is to have it."""
         self.begun = False
         """The reply's head has been sent: its status can no longer be changed."""
         self.ended = False

@@ -35,9 +35,15 @@ _AGENT: Final = _object(
     matched={"type": "boolean", "description": "found by its conversation, since no request names it"},
 )
 _ENGINE: Final = _object(
+    name={"type": "string", "description": "the address, and the rank if it is one of several"},
     url=_TEXT,
+    rank={"type": ["integer", "null"], "minimum": 0, "description": "the data-parallel rank that this is"},
+    kind={"type": ["string", "null"], "description": "as its metrics say; null while nothing is known"},
     up={"type": "boolean"},
+    draining={"type": "boolean", "description": "it takes no new agents, and goes when its last one has"},
     agents=_COUNT,
+    requests=_COUNT,
+    capacity_tokens=_TOKENS,
     window=_LIMIT,
     reason=_TEXT,
     problem={"type": ["string", "null"]},
@@ -53,7 +59,9 @@ _ENGINE: Final = _object(
     output_tokens=_COUNT,
     recomputed_tokens=_TOKENS,
 )
+_ENGINES: Final = {"type": "array", "items": _ENGINE}
 _ERROR: Final = _json(_object(error=_object(message=_TEXT)), "What is wrong with the request")
+_JOINED: Final = _object(joined={"type": "boolean"})
 _ID: Final = {
     "name": "agent_id",
     "in": "path",
@@ -112,6 +120,48 @@ OPENAPI: Final[dict[str, Any]] = {
                 },
             },
         },
+        "/concur/v1/engines": {
+            "get": {
+                "summary": "The engines there are now",
+                "responses": {"200": _json(_object(engines=_ENGINES), "All of them")},
+            },
+            "post": {
+                "summary": "An engine joins, if it is one of those that may (--allow-engines). Idempotent",
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": _object(url=_TEXT)}},
+                },
+                "responses": {
+                    "200": _json(_JOINED, "It was there before"),
+                    "201": _json(_JOINED, "It takes agents from now on"),
+                    "403": _ERROR,
+                    "409": _ERROR,
+                    "413": _ERROR,
+                    "415": _ERROR,
+                    "422": _ERROR,
+                },
+            },
+        },
+        "/concur/v1/engines/{name}": {
+            "parameters": [
+                {
+                    "name": "name",
+                    "in": "path",
+                    "required": True,
+                    "description": "its name, or an address of which all ranks are meant; percent-encoded",
+                    "schema": {"type": "string", "minLength": 1},
+                }
+            ],
+            "delete": {
+                "summary": "The engine is drained: no new agents, and it goes when its last one has. Idempotent",
+                "responses": {
+                    "202": _json(_object(agents=_COUNT), "How many agents it still has"),
+                    "403": _ERROR,
+                    "404": _ERROR,
+                    "409": _ERROR,
+                },
+            },
+        },
         "/concur/v1/status": {
             "get": {
                 "summary": "This moment",
@@ -122,7 +172,7 @@ OPENAPI: Final[dict[str, Any]] = {
                             expired=_COUNT,
                             requests=_COUNT,
                             held_bytes=_COUNT,
-                            engines={"type": "array", "items": _ENGINE},
+                            engines=_ENGINES,
                         ),
                         "Of the gateway and of each engine",
                     )

@@ -22,10 +22,14 @@ _TELLING = re.compile(rb'"usage"\s*:\s*\{|"meta_info"\s*:\s*\{|"(?:finish|stop)_
 _ENDED = re.compile(
     rb'^data:\s*\[DONE\]|"type"\s*:\s*"(?:message_stop|response\.(?:completed|failed|incomplete))"', re.MULTILINE
 )
-# In place of the rest of a stream: of SGLang and new vLLM, of older vLLM, of messages.
-_FAILED = re.compile(rb'^data:\s*\{\s*"(?:error"\s*:\s*\{|(?:object|type)"\s*:\s*"error")', re.MULTILINE)
+# In place of the rest of a stream: of SGLang and new vLLM, of older vLLM, of messages; of responses.
+_FAILED = re.compile(
+    rb'^data:\s*\{\s*"(?:error"\s*:\s*\{|(?:object|type)"\s*:\s*"error")|"type"\s*:\s*"response\.failed"', re.MULTILINE
+)
 _ENDINGS = ("stop", "end_turn")
-_CALLS = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"tool_(?:calls|use)"|"type"\s*:\s*"function_call"')
+_CALLS = re.compile(
+    rb'"(?:finish|stop)_reason"\s*:\s*"tool_(?:calls|use)"|"type"\s*:\s*"(?:function|custom_tool)_call"'
+)
 # How agents of OpenHands, SWE-agent, mini-swe-agent, smolagents and Cline say that they have done their task. Whoever
 # uses these words otherwise is parked sooner than need be, no more.
 _DONE = re.compile(
@@ -127,6 +131,7 @@ class ReplyWatch:
             response = item.get("response", item)
             if response.get("object") == "response" and isinstance(response.get("id"), str):
                 self.response_id = response["id"]
+                self.failed |= response.get("status") == "failed"
             if whole:
                 self.said = said_in(item)
 
@@ -140,6 +145,10 @@ def _usages(item: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _ending(item: Mapping[str, Any]) -> bool:
+    response = item.get("response", item)
+    if response.get("object") == "response":
+        called = (str(output.get("type")).endswith("_call") for output in response.get("output") or ())
+        return response.get("status") == "completed" and not any(called)
     choices = item.get("choices") or ()
     reasons = [choice.get("finish_reason") for choice in choices if isinstance(choice, dict)]
     delta = item.get("delta")

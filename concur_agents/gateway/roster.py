@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import anyio
 
 from concur_agents.adapters import AgentRun
 from concur_agents.agents import keeping_current
+from concur_agents.errors import ControllerClosedError
 from concur_agents.gateway.conversation import Conversation
+from concur_agents.gateway.engines import Engines
 from concur_agents.gateway.histories import Histories
 from concur_agents.gateway.identity import Claim
 from concur_agents.gateway.limits import GatewayLimits
 from concur_agents.gateway.upstream import Upstream
-from concur_agents.samples import Outcome
+from concur_agents.samples import AgentState, Outcome
 
 __all__ = ["Member", "Roster"]
 
@@ -41,6 +46,8 @@ class Member:
     run: AgentRun
     since: float
     """When it last had a request in flight, or was first seen."""
+    born: float
+    """When it was first seen."""
     parent: str | None = None
     open: int = 0
     """Requests that wait or are with the engine."""
@@ -50,19 +57,24 @@ class Member:
     """By the API's own means."""
     goes_on: bool = False
     """It came back after a reply that looked like its last: it talks with somebody."""
+    waits: set[anyio.CancelScope] = field(default_factory=set)
+    """Of its requests that wait for a seat."""
+    called: Upstream | None = None
+    """The engine that it is to wait at instead."""
 
 
 class Roster:
     """Who is there.
 
     Args:
-        upstreams: the engines; an agent stays on the one that it was placed on.
+        engines: the engines, and which of them each agent is on.
         limits: how many, and for how long.
         clock: monotonic seconds.
     """
 
-    def __init__(self, upstreams: Sequence[Upstream], limits: GatewayLimits, clock: Callable[[], float]) -> None:
-        self._upstreams = upstreams
+    def __init__(self, engines: Engines, limits: GatewayLimits, clock: Callable[[], float]) -> None:
+        self._engines = engines
+        self._fleet = engines.fleet
         self._limits = limits
         self._clock = clock
         self._members: dict[str, Member] = {}
@@ -115,6 +127,9 @@ class Roster:
         """
         member.open -= 1
         member.since = self._clock()
+        if answered:
+            view = member.upstream.controller.view(member.agent_id)
+            self._fleet.stepped(member.agent_id, None if view is None else view.context_tokens, member.since)
         if answered and member.matched:
             self._histories.answered(member.agent_id, said)
         known = self._members.get(member.agent_id)
@@ -126,25 +141,52 @@ class Roster:
                 self._done[member.agent_id] = member
                 member.run.park()  # if it does come back, it asks for a seat by its old age
 
+    # --- where they are ---
+
+    def settle(self, member: Member) -> None:
+        """Have the agent be where its next step is to be: elsewhere, if its engine is down or is being drained."""
+        if member.open == 1 and self._members.get(member.agent_id) is member:
+            self.moved(member, self._engines[self._fleet.next(member.agent_id, self._clock())])
+
     def moved(self, member: Member, upstream: Upstream) -> None:
-        """The agent goes on at another engine: its own does not answer."""
+        """The agent goes on at another engine."""
         if member.upstream is upstream:
             return  # another request of its was here before
         if self._members.get(member.agent_id) is not member:
             member.upstream = upstream  # it has ended; its request goes on, and is nobody's
             return
         _log.warning("agent %s moves from %s to %s", member.agent_id, member.upstream.name, upstream.name)
+        self._fleet.move(member.agent_id, upstream.name, self._clock())
+        view = member.upstream.controller.view(member.agent_id)
         member.upstream.agents -= 1
         member.run.finish(Outcome.CANCELLED)
         member.run.__exit__(None, None, None)
         member.upstream, member.run = upstream, self._begin(member.agent_id, member.parent, upstream)
+        if view is not None:  # the other controller is to know how old it is, and how much it holds
+            with contextlib.suppress(ControllerClosedError):
+                parked = replace(view, state=AgentState.PARKED)
+                upstream.controller.limiter.restore([(parked, self._clock() - member.born)])
 
-    def place(self, parent: str | None = None) -> Upstream:
-        """An engine for a new agent: its parent's, whose seat it shares, else of those that answer the least loaded."""
-        above = self._members.get(parent) if parent is not None else None
-        if above is not None:
-            return above.upstream
-        return min(self._upstreams, key=lambda upstream: (upstream.down, upstream.agents))
+    def steal(self) -> None:
+        """Have agents that wait, and lose nothing by it, wait elsewhere. To be called about once a second.
+
+        Those whose engine is down or is being drained lose nothing: they would move at their next step anyway.
+        """
+        self._engines.refresh()
+        fleet, now = self._fleet, self._clock()
+        if not all(fleet.accepts(upstream.name) for upstream in self._engines):
+            for member in self._members.values():
+                if member.open == 1 and member.waits and not fleet.accepts(member.upstream.name):
+                    self._call(member, fleet.next(member.agent_id, now))
+        waiting = (member.agent_id for member in self._members.values() if member.open == 1 and member.waits)
+        for move in fleet.steal(waiting, now):
+            self._call(self._members[move.agent_id], move.target)
+
+    def _call(self, member: Member, engine: str) -> None:
+        if member.upstream.name != engine:
+            member.called = self._engines[engine]
+            for scope in member.waits:
+                scope.cancel()
 
     # --- ends ---
 
@@ -159,6 +201,7 @@ class Roster:
         self._idle.pop(agent_id, None)
         self._done.pop(agent_id, None)
         self._histories.forget(agent_id)
+        self._fleet.forget(agent_id)
         member.upstream.agents -= 1
         member.run.finish(outcome)
         member.run.__exit__(None, None, None)
@@ -186,7 +229,7 @@ class Roster:
                 break
             self.expired += 1
             self.finish(member.agent_id)
-        for upstream in self._upstreams:
+        for upstream in self._engines:
             if upstream.waiting:
                 upstream.controller.park_idle(self.patience)
 
@@ -212,8 +255,10 @@ class Roster:
         while len(self._members) >= self._limits.max_agents and self._idle:
             self.expired += 1
             self.finish(next(iter(self._idle)))
-        upstream = self.place(parent)
-        member = Member(agent_id, upstream, self._begin(agent_id, parent, upstream), self._clock(), parent)
+        self._engines.refresh()
+        upstream = self._engines[self._fleet.place(agent_id, parent)]
+        now = self._clock()
+        member = Member(agent_id, upstream, self._begin(agent_id, parent, upstream), now, now, parent)
         self._members[agent_id] = member
         if parent is not None and parent in self._members:
             self._children.setdefault(parent, set()).add(agent_id)

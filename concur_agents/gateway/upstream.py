@@ -7,7 +7,7 @@ import contextlib
 import io
 import re
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self
 
@@ -18,7 +18,10 @@ from yarl import URL
 from concur_agents.controller import Controller
 from concur_agents.engines.url import engine_url
 
-__all__ = ["EngineDownError", "EngineLostError", "Upstream"]
+__all__ = ["RANK_HEADER", "EngineDownError", "EngineLostError", "Upstream"]
+
+RANK_HEADER: Final = "X-Data-Parallel-Rank"
+"""Sends a request to one data-parallel rank, in SGLang and vLLM alike."""
 
 # uvicorn, which SGLang and vLLM run on, drops a connection that was idle for 5 s; a request sent at that moment is
 # lost, and nobody knows whether it was read. So ours are dropped well before.
@@ -49,23 +52,41 @@ class Upstream:
     Args:
         url: the engine's base address, with or without ``/v1``.
         controller: of its agents; started and closed with this.
+        rank: the data-parallel rank that this is, of an engine that has several and takes :data:`RANK_HEADER`.
 
     Raises:
         ValueError: ``url`` is no such address.
     """
 
-    def __init__(self, url: str, controller: Controller) -> None:
+    def __init__(self, url: str, controller: Controller, *, rank: int | None = None) -> None:
         base = engine_url(url)
-        self.name: Final = str(base)
+        self.url: Final = str(base)
         """The address, as it is shown."""
+        self.rank: Final = rank
+        self.name: Final = self.url if rank is None else f"{self.url}#{rank}"
+        """What it is called: the address, and the rank if it is one."""
         self.controller: Final = controller
         self.agents = 0
         """Agents placed here."""
-        self.down = False
-        """The last try to connect failed."""
+        self.requests = 0
+        """Requests that are with it, or on their way."""
+        self.on_change: Callable[[bool], None] | None = None
+        """Told whether it is down, when that changes."""
+        self._down = False
         self._host = f"[{base.host}]" if ":" in str(base.host) and not str(base.host).startswith("[") else base.host
         self._scheme, self._port, self._prefix = str(base.scheme), base.port, base.path or ""
         self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def down(self) -> bool:
+        """The last try to connect failed."""
+        return self._down
+
+    @down.setter
+    def down(self, down: bool) -> None:
+        changed, self._down = down != self._down, down
+        if changed and self.on_change is not None:
+            self.on_change(down)
 
     @property
     def waiting(self) -> int:
@@ -121,7 +142,7 @@ class Upstream:
             response = await self._session.request(
                 method,
                 url,
-                headers=CIMultiDict(headers),
+                headers=self._headers(headers),
                 data=body if body is None or len(body) <= _LARGE else io.BytesIO(body),
                 allow_redirects=False,
                 skip_auto_headers=_OURS,
@@ -139,6 +160,12 @@ class Upstream:
             response.close()
             raise EngineLostError(f"{self.name} answers with what is no HTTP: status {response.status}, or its headers")
         return response
+
+    def _headers(self, headers: Iterable[tuple[str, str]]) -> CIMultiDict[str]:
+        sent = CIMultiDict(headers)
+        if self.rank is not None:
+            sent[RANK_HEADER] = str(self.rank)
+        return sent
 
     async def probe(self) -> None:
         """See whether an engine that took no connections does again. Never raises for one that does not."""

@@ -14,7 +14,7 @@ from concur_agents.config import load_config
 
 URL = "http://127.0.0.1:30000"
 WINDOW = "unlimited or a number of agents of at least 1"
-KNOWN = "known: engines, law, tick, stale_after, fallback, history, identity, logging"
+KNOWN = "known: engines, controller, law, tick, stale_after, fallback, history, identity, logging"
 SEVERAL = "must be a list of one engine: several engines are not supported yet"
 ADDRESS = "an address like http://127.0.0.1:30000"
 SCHEME = "must start with http:// or https://, got 'x:1' (did you mean 'http://x:1'?)"
@@ -92,7 +92,7 @@ def problems(source: Any, **env: str) -> tuple[str, ...]:
         ({"engines": [{"url": "x:1"}]}, f"engines[0].url {SCHEME}"),
         ({"engine": "ftp://x"}, "engine must start with http:// or https://, got 'ftp://x'"),
         ({"engine": URL, "engines": [{"url": URL}]}, "engine and engines are both given: give one of them"),
-        ({"engines": [{"url": URL, "kind": "tgi"}]}, "engines[0].kind must be sglang or vllm, got 'tgi'"),
+        ({"engines": [{"url": URL, "kind": "tgi"}]}, "engines[0].kind must be sglang, vllm or tensorrt_llm, got 'tgi'"),
         ({"engines": [{"url": URL, "kid": "vllm"}]}, "engines[0].kid is not a known field (did you mean kind?)"),
         ({"concur": 3}, "concur must be a mapping of fields, got 3"),
         ({"concur": {"tick": 0}}, "concur.tick must be a number of seconds above 0, at most 3600, got 0"),
@@ -110,7 +110,7 @@ def test_all_problems_at_once_with_file_and_line(tmp_path: Path) -> None:
     )
     assert problems(path) == (
         f"{path}:9: engines[0].url {SCHEME}",
-        f"{path}:8: engines[0].kind must be sglang or vllm, got 'x'",
+        f"{path}:8: engines[0].kind must be sglang, vllm or tensorrt_llm, got 'x'",
         f"{path}:6: law.beta must be a number above 0, at most 1, got 2",
         f"{path}:4: law.u_low must be a number from 0 to 1, got 3",
         f"{path}:10: histori is not a known field (did you mean history?)",
@@ -143,7 +143,7 @@ def test_something_that_holds_itself() -> None:
     ("name", "value", "problem"),
     [
         ("CONCUR_ENGINE_URL", "x:1", SCHEME),
-        ("CONCUR_ENGINE_KIND", "tgi", "must be sglang or vllm, got 'tgi'"),
+        ("CONCUR_ENGINE_KIND", "tgi", "must be sglang, vllm or tensorrt_llm, got 'tgi'"),
         ("CONCUR_FALLBACK", "none", f"must be {WINDOW}, got 'none'"),
         ("CONCUR_FALLBACK", "0", f"must be {WINDOW}, got 0"),
         ("CONCUR_LAW", "concurr", f"must be {LAWS}, got 'concurr' (did you mean concur?)"),

@@ -22,7 +22,9 @@ BODIES = (
     "sglang_openmetrics",
     "sglang_old",
     "vllm_transition",
+    "trtllm_prometheus",
 )
+JSON_BODIES = ("trtllm_iterations",)
 
 
 def test_names_match_whole() -> None:
@@ -186,6 +188,12 @@ NAMES = st.sampled_from(
         "prompt_tokens_total",
         "cache_hit_rate",
         "num_retracted_requests_total",
+        "kv_cache_utilization",
+        "kv_cache_max_blocks",
+        "kv_cache_used_blocks",
+        "kv_cache_tokens_per_block",
+        "kv_cache_reused_blocks_total",
+        "kv_cache_missed_blocks_total",
     ]
 )
 LABELS = st.dictionaries(
@@ -203,7 +211,9 @@ VALUES = (
 @st.composite
 def lines(draw: st.DrawFn) -> str:
     labels = ",".join(f'{name}="{value}"' for name, value in draw(LABELS).items())
-    return f"{draw(st.sampled_from(['sglang:', 'sglang_', 'vllm:']))}{draw(NAMES)}{{{labels}}} {draw(VALUES)}"
+    return (
+        f"{draw(st.sampled_from(['sglang:', 'sglang_', 'vllm:', 'trtllm_']))}{draw(NAMES)}{{{labels}}} {draw(VALUES)}"
+    )
 
 
 @given(st.lists(lines(), max_size=12).map("\n".join), st.booleans())
@@ -214,7 +224,7 @@ def test_any_values_and_labels_stay_in_range(text: str, ended: bool) -> None:
 @settings(max_examples=200)
 @given(data=st.data())
 def test_mutated_bodies_stay_in_range(body: Body, data: st.DataObject) -> None:
-    text = body(data.draw(st.sampled_from(BODIES)))
+    text = body(data.draw(st.sampled_from(BODIES + JSON_BODIES)))
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 80)))

@@ -75,7 +75,7 @@ class RawEngine:
                     size = _size(data) if size is None else size
                 request = bytes(data[:size])
                 del data[:size]
-                if re.match(rb"GET \S*/(metrics|server_info|get_server_info|health) ", request):
+                if re.match(rb"GET \S*/(metrics|engine_metrics|server_info|get_server_info|health) ", request):
                     connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
                     continue
                 self.requests.append(request)

@@ -114,6 +114,22 @@ def test_two_engines_share_the_agents(wire: Any) -> None:
         assert [(each["url"], each["agents"]) for each in engines] == [(first.url, 2), (second.url, 2)]
 
 
+def test_engines_join_by_their_ranks_where_the_command_line_allows_it(wire: Any) -> None:
+    with wire.RawEngine() as first, wire.RawEngine() as second, wire.RawEngine() as third:
+        allowed = ("--allow-engines", second.url, "--agent-header", "X-SMG-Routing-Key", "--dp-ranks", "2")
+        with running("--engine", first.url, *allowed) as process:
+            api = process.url + "/concur/v1/engines"
+            assert httpx.post(api, json={"url": second.url}).status_code == 201
+            assert httpx.post(api, json={"url": third.url}).status_code == 403
+            for agent in "abcd":
+                assert httpx.post(process.url + CHAT, json={}, headers={"X-Session-ID": agent}).status_code == 200
+            engines = httpx.get(api).json()["engines"]
+            assert [(each["url"], each["rank"], each["agents"]) for each in engines] == [
+                (url, rank, 1) for url in (first.url, second.url) for rank in (0, 1)
+            ]
+            assert b"x-smg-routing-key: a\r\n" in first.requests[0].lower()
+
+
 def test_who_is_an_agent_is_as_configured(wire: Any) -> None:
     with wire.RawEngine() as engine, running("--engine", engine.url, "--identity", "header:X-Mine, body:me") as process:
         for headers, body in (({"X-Mine": "a"}, {}), ({}, {"me": "b"}), ({"X-Session-ID": "c"}, {})):
@@ -141,6 +157,11 @@ def test_who_is_an_agent_is_as_configured(wire: Any) -> None:
         (["--engine", "http://127.0.0.1:9/v1"], "--engine must not name an engine twice, got http://127.0.0.1:9, "),
         (["--engine", "127.0.0.1:30000"], "--engine must start with http:// or https://, got '127.0.0.1:30000'"),
         (["--engine", "http://"], "--engine has no host: 'http://'"),
+        (
+            ["--allow-engines", "10.0.0.*"],
+            "--allow-engines must be patterns like 'http://10.0.0.*:30000', got '10.0.0.*'",
+        ),
+        (["--agent-header", "a b"], "--agent-header must be the name of an HTTP header, or None, got 'a b'"),
         (["--host", "256.0.0.1"], "--host 256.0.0.1 --port 0 cannot be listened on: "),
         (["--config", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
     ],

@@ -25,7 +25,6 @@ REPLIES = [
     {"content": "Done."},
 ]
 MODEL = "served"
-unread = pytest.mark.xfail(strict=False, reason="the gateway does not read how a response of this API has ended")
 ASK: dict[str, Any] = {"model": MODEL, "input": "List the files of this project.", "max_output_tokens": 9}
 ACT: dict[str, Any] = {
     "model": MODEL,
@@ -233,7 +232,6 @@ def test_a_stream_that_fails_is_the_same_events(ways: Any) -> None:
     assert idle(ways)
 
 
-@unread
 def test_a_request_that_failed_in_its_stream_is_asked_again_by_the_same_agent(ways: Any) -> None:
     with openai.OpenAI(base_url=ways.through + "/v1", api_key="none", max_retries=0) as client:
         for _ in range(3):
@@ -241,7 +239,6 @@ def test_a_request_that_failed_in_its_stream_is_asked_again_by_the_same_agent(wa
     assert len(ways.served.gateway.roster) == 1
 
 
-@unread
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(
     ("output", "ends", "calls"),
@@ -262,7 +259,6 @@ def test_a_response_that_calls_no_tool_ends_its_turn(output: Any, ends: bool, ca
     assert (watch.ends_turn, watch.calls_tools) == (ends, calls)
 
 
-@unread
 def test_a_response_that_failed_in_whole_is_asked_again_by_the_same_agent(sglang: Any) -> None:
     known = len(sglang.served.gateway.roster)
     failed = {"id": "resp_1", "object": "response", "status": "failed", "output": [], "error": {"code": "server_error"}}

@@ -44,6 +44,7 @@ from concur_agents import (
     shared_controller,
 )
 from concur_agents.engines import SGLang, read_sample
+from concur_agents.remote import RemoteController
 from concur_agents.testing import AdapterContract, ManualClock, Scene, ScriptedReader, check_lives
 
 
@@ -122,7 +123,7 @@ async def primitives(concur: Controller) -> None:
 
 def configured(path: Path) -> None:
     assert_type(Controller.from_config(path), Controller)
-    assert_type(shared_controller("concur.yaml"), Controller)
+    assert_type(shared_controller("concur.yaml"), Controller | RemoteController)
     with Controller.from_config({"engine": "http://127.0.0.1:30000"}, tick=0.5, law=ConcurLaw()) as concur:
         assert_type(concur.session_header, str | None)
         assert_type(concur.closed, bool)

@@ -1,0 +1,568 @@
+"""The shared controller's side: who runs which agent, on whose lease, and what was said last. Whatever carries it.
+
+An id belongs to the worker that runs it, for as long as that worker lives. When nothing was heard of a worker for a
+lease, its agents between steps are finished as cancelled at once. One that generates keeps its seat for a while, since
+the engine may still be at its request: a worker that was stopped and not killed comes back, registers, and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from concur_agents.errors import ControllerClosedError, LifecycleError, UnknownAgentError
+from concur_agents.limiter import Limiter
+from concur_agents.remote.protocol import (
+    Admit,
+    AgentReport,
+    Answer,
+    Finish,
+    Heartbeat,
+    Kind,
+    Leave,
+    ListAgents,
+    Observe,
+    OfAgent,
+    OneAgent,
+    Operation,
+    Park,
+    Pause,
+    ReadHistory,
+    ReadStats,
+    RefusedError,
+    Register,
+    Registered,
+    Resume,
+    Withdraw,
+    body_of,
+    parse,
+    refusal,
+)
+from concur_agents.remote.values import to_json
+from concur_agents.remote.workers import Held, Worker
+from concur_agents.samples import AgentState, AgentView, Outcome, Stats, WindowChange
+
+__all__ = ["Controlled", "Desk"]
+
+_log = logging.getLogger("concur_agents.remote")
+
+_SWEEP_S = 1.0
+# Between two sweeps: longer, and it was this process that stood still (SIGSTOP, a suspended machine), not its workers.
+_STOOD_STILL_S = 5.0
+_ADMITTED = (AgentState.IN_TOOL, AgentState.PARKED, AgentState.RETURNING)
+
+
+class Controlled(Protocol):
+    """What a desk needs of a controller; ``Controller`` is one."""
+
+    @property
+    def limiter(self) -> Limiter:
+        """The seats."""
+
+    def stats(self) -> Stats:
+        """This moment."""
+
+    def history(self) -> tuple[WindowChange, ...]:
+        """The window's last changes."""
+
+
+class Desk:
+    """Answers the operations of :mod:`~concur_agents.remote.protocol`, within one event loop.
+
+    Args:
+        controller: a started ``Controller``; nobody else closes agents' contexts of the desk's.
+        lease_s: seconds without a word after which a worker is taken to be gone; workers may ask for another. > 0.
+        in_flight_s: seconds that an agent which generates then keeps its seat. >= 0.
+        unnamed_s: the lease of an agent whose operations name no worker, and how long suspended agents wait for
+            somebody to go on with them once their worker is gone. > 0.
+        max_workers: at a time.
+        max_agents: at a time.
+        max_waiting: operations that wait at a time.
+        clock: monotonic seconds.
+
+    Raises:
+        ValueError: one of them is out of range; names it and its value.
+    """
+
+    def __init__(
+        self,
+        controller: Controlled,
+        *,
+        lease_s: float = 15.0,
+        in_flight_s: float = 600.0,
+        unnamed_s: float = 900.0,
+        max_workers: int = 10_000,
+        max_agents: int = 100_000,
+        max_waiting: int = 20_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        for name, value, least in (
+            ("lease_s", lease_s, 0.1),
+            ("in_flight_s", in_flight_s, 0),
+            ("unnamed_s", unnamed_s, 0.1),
+            ("max_workers", max_workers, 1),
+            ("max_agents", max_agents, 1),
+            ("max_waiting", max_waiting, 1),
+        ):
+            if not least <= value < math.inf:
+                raise ValueError(f"{name} must be a finite number of at least {least:g}, got {value!r}")
+        self.incarnation: Final = uuid.uuid4().hex
+        """This controller's life: another one after a restart."""
+        self._controller = controller
+        self._limiter = controller.limiter
+        self._lease_s, self._in_flight_s, self._unnamed_s = lease_s, in_flight_s, unnamed_s
+        self._max_workers, self._max_agents, self._max_waiting = max_workers, max_agents, max_waiting
+        self._clock = clock
+        self._workers: dict[str, Worker] = {}
+        self._unnamed: dict[str, Worker] = {}
+        """Stand-ins, by their only agent."""
+        self._held: dict[str, Held] = {}
+        self._adrift: dict[str, Held] = {}
+        """Of these, those whose worker is gone."""
+        self._waiting = 0
+        self._swept_at = clock()
+        self._answers: dict[type[Operation], Callable[[Any], Any]] = {
+            Heartbeat: self._heartbeat,
+            Register: self._register,
+            Leave: self._leave,
+            Pause: self._pause,
+            Park: self._park,
+            Withdraw: self._withdraw,
+            Finish: self._finish,
+            Observe: self._observe,
+            ListAgents: self._list,
+            OneAgent: self._one,
+            ReadStats: lambda _: to_json(self._controller.stats()),
+            ReadHistory: lambda _: {"history": [to_json(each) for each in self._controller.history()]},
+        }
+
+    async def handle(self, operation: str, body: object) -> dict[str, Any]:
+        """The answer to one operation, in JSON values. Never raises Exception: a refusal is ``{"error": {...}}``.
+
+        Cancelling it takes nothing back: a request for a seat stays, until it is withdrawn or its lease lapses.
+        """
+        try:
+            answer = await self._answer(parse(operation, body))
+        except RefusedError as refused:
+            answer = refusal(refused.kind, refused.message)
+        except ControllerClosedError as error:
+            answer = refusal(Kind.CLOSED, str(error))
+        except UnknownAgentError as error:
+            answer = refusal(Kind.UNKNOWN_AGENT, str(error))
+        except LifecycleError as error:
+            answer = refusal(Kind.LIFECYCLE, str(error))
+        except Exception as error:  # noqa: BLE001 - whoever asks must hear something, or waits in vain
+            _log.exception("an operation could not be answered: %s", operation)
+            answer = refusal(Kind.FAILED, f"{type(error).__name__}: {error}")
+        return answer | {"controller": self.incarnation}
+
+    async def watch(self) -> None:
+        """Run until it is cancelled: whose lease has lapsed is gone. A task beside the desk."""
+        while True:
+            try:
+                self.sweep()
+            except Exception:  # noqa: BLE001 - one bad worker must not keep the others' leases for ever
+                _log.exception("leases could not be looked through")
+            await asyncio.sleep(_SWEEP_S)
+
+    def sweep(self) -> None:
+        """Look whose lease has lapsed."""
+        now, before = self._clock(), self._swept_at
+        self._swept_at = now
+        if now - before > _STOOD_STILL_S:
+            for worker in (*self._workers.values(), *self._unnamed.values()):
+                worker.until += now - before
+        for worker in [each for each in self._workers.values() if each.until <= now]:
+            _log.warning("worker %s was not heard of for %g s: its agents between steps end", *_shown(worker))
+            self._drop(worker, now)
+        for worker in [each for each in self._unnamed.values() if each.until <= now]:
+            self._drop(worker, now)
+        for held in [each for each in self._adrift.values() if each.until is not None and each.until <= now]:
+            self._end(held, Outcome.CANCELLED)
+        for held in [each for each in self._held.values() if each.agent not in self._limiter]:
+            self._forget(held)  # ended with its parent
+
+    # --- workers ---
+
+    def _heartbeat(self, operation: Heartbeat) -> dict[str, Any]:
+        return body_of(Registered(lease_s=self._known(operation.worker).lease_s))
+
+    def _register(self, operation: Register) -> dict[str, Any]:
+        now, name = self._clock(), operation.worker
+        worker = self._workers.get(name)
+        if worker is not None and operation.seq is not None and operation.seq <= worker.seq:
+            worker.renew(now)
+            return body_of(Registered(lease_s=worker.lease_s))  # said twice, or late: it has gone on since
+        if worker is None:
+            if len(self._workers) >= self._max_workers:
+                raise RefusedError(Kind.FULL, f"the controller has {self._max_workers} workers")
+            worker = self._workers[name] = Worker(name, operation.lease_s or self._lease_s, now)
+        worker.lease_s = operation.lease_s or worker.lease_s
+        worker.seq = worker.seq if operation.seq is None else operation.seq
+        worker.ended.clear()
+        worker.renew(now)
+        self._end_missing(worker, operation)
+        taken = self._take_in(worker, operation.agents)
+        return body_of(Registered(lease_s=worker.lease_s, taken=taken))
+
+    def _end_missing(self, worker: Worker, operation: Register) -> None:
+        """Whoever was this worker's, and is not there any more."""
+        there, ended = {report.agent for report in operation.agents}, dict(operation.ended)
+        adrift = [each.agent for each in self._adrift.values() if each.worker.named and each.worker.name == worker.name]
+        before = [*worker.agents, *adrift]
+        for agent in before:
+            held = self._held.get(agent)
+            if held is not None and agent not in there and not (held.suspended and agent not in ended):
+                self._end(held, ended.get(agent, Outcome.CANCELLED))
+
+    def _take_in(self, worker: Worker, reports: tuple[AgentReport, ...]) -> tuple[str, ...]:
+        """Restore its agents; those that are another's by now are left out, and returned."""
+        if len(self._held) + len(reports) - len(worker.agents) > self._max_agents:
+            raise RefusedError(Kind.FULL, f"the controller has {len(self._held)} agents of at most {self._max_agents}")
+        taken, views = [], []
+        for report in {each.agent: each for each in reports}.values():
+            try:
+                held = self._own(report.agent, worker) or self._open(report.agent, worker)
+            except RefusedError as refused:
+                if refused.kind != Kind.TAKEN:
+                    raise
+                taken.append(report.agent)
+                continue
+            self._unask(held)
+            held.seq, held.answer, held.suspended = worker.seq, {}, report.suspended
+            views.append((_view(report), report.age_s))
+        self._limiter.restore(views)
+        return tuple(taken)
+
+    def _leave(self, operation: Leave) -> dict[str, Any]:
+        worker = self._workers.get(operation.worker)
+        if worker is not None:
+            self._drop(worker, self._clock(), gone=True)
+        return {}
+
+    def _drop(self, worker: Worker, now: float, *, gone: bool = False) -> None:
+        """A worker is gone. For sure, or it seems so: then what it had in the engine may still be there."""
+        (self._workers if worker.named else self._unnamed).pop(worker.name, None)
+        for agent in tuple(worker.agents):
+            held = self._held[agent]
+            self._unask(held)
+            generates = self._limiter.state(agent) is AgentState.GENERATING
+            if held.suspended:
+                self._cast_off(held, now + self._unnamed_s)
+            elif not gone and (generates or self._limiter.has_sub_agents(agent)):
+                self._cast_off(held, now + self._in_flight_s)
+            else:
+                self._end(held, Outcome.CANCELLED)
+
+    def _cast_off(self, held: Held, until: float) -> None:
+        held.worker.agents.discard(held.agent)
+        held.until = until
+        self._adrift[held.agent] = held
+
+    def _known(self, name: str) -> Worker:
+        worker = self._workers.get(name)
+        if worker is None:
+            raise _unknown(name)
+        worker.renew(self._clock())
+        return worker
+
+    # --- whose an agent is ---
+
+    def _whose(self, operation: OfAgent) -> Worker:
+        """The worker that speaks."""
+        if operation.worker is not None:
+            return self._known(operation.worker)
+        worker = self._unnamed.get(operation.agent)
+        if worker is None:
+            worker = Worker(operation.agent, self._unnamed_s, 0.0, named=False)
+        worker.renew(self._clock())
+        return worker
+
+    def _find(self, agent: str) -> Held | None:
+        held = self._held.get(agent)
+        if held is not None and self._limiter.state(agent) is None:
+            self._forget(held)  # ended with its parent
+            return None
+        return held
+
+    def _own(self, agent: str, worker: Worker) -> Held | None:
+        """The agent, from now on the worker's if it was nobody's. None when it is not known.
+
+        Raises:
+            RefusedError: it is another one's.
+        """
+        held = self._find(agent)
+        if held is None:
+            return None
+        if held.worker is not worker:
+            if held.until is None and not held.suspended:
+                whose = f"worker {held.worker.name!r:.80}" if held.worker.named else "somebody who names no worker"
+                raise _taken(agent, whose)
+            self._disown(held)
+            held.worker = worker
+            held.seq, held.answer, held.key = -1, {}, None
+            self._adopt(held)
+        return held
+
+    def _open(self, agent: str, worker: Worker) -> Held:
+        """A new one."""
+        if len(self._held) >= self._max_agents:
+            raise RefusedError(Kind.FULL, f"the controller has {self._max_agents} agents")
+        try:
+            self._limiter.enter(agent)
+        except ControllerClosedError:
+            raise
+        except LifecycleError:
+            raise _taken(agent, "the controller's own process") from None
+        held = self._held[agent] = Held(agent, worker)
+        self._adopt(held)
+        return held
+
+    def _adopt(self, held: Held) -> None:
+        held.worker.agents.add(held.agent)
+        if not held.worker.named:
+            self._unnamed[held.agent] = held.worker
+
+    def _disown(self, held: Held) -> None:
+        held.worker.agents.discard(held.agent)
+        held.until = None
+        self._adrift.pop(held.agent, None)
+        if not held.worker.named:
+            self._unnamed.pop(held.agent, None)
+
+    def _end(self, held: Held, outcome: Outcome) -> None:
+        self._unask(held)
+        self._limiter.leave(held.agent, outcome)
+        self._forget(held)
+
+    def _forget(self, held: Held) -> None:
+        if self._held.get(held.agent) is held:
+            del self._held[held.agent]
+            self._limiter.leave(held.agent, None)  # where it ended with its parent, its context is still open
+        worker = held.worker
+        self._disown(held)
+        worker.end(held.agent, held.seq)
+        held.done()
+
+    def _unask(self, held: Held) -> None:
+        """Take back what was asked for and nobody came for; it keeps its age."""
+        request = held.request
+        if request is not None:
+            held.done()
+            self._limiter.withdraw(request)
+
+    # --- what is said of an agent ---
+
+    async def _answer(self, message: Operation) -> dict[str, Any]:
+        if isinstance(message, Admit | Resume):
+            held = self._ask(message)
+            return body_of(self._where(message.agent) if held is None else await self._seated(held, message.wait_s))
+        answer: dict[str, Any] = self._answers[type(message)](message)
+        return answer
+
+    def _ask(self, message: Admit | Resume) -> Held | None:
+        """Ask for the agent's seat, once; None when the asker has gone on since."""
+        worker = self._whose(message)
+        held = self._own(message.agent, worker)
+        if held is None:
+            if worker.is_over(message.agent, message.seq):
+                return None
+            if isinstance(message, Resume):
+                raise RefusedError(
+                    Kind.UNKNOWN_AGENT,
+                    f"agent {message.agent!r:.80} was never admitted, or has finished: admit it first",
+                )
+            held = self._open(message.agent, worker)
+        elif (message.seq is not None and message.seq < held.seq) or message.key in held.past:
+            return None
+        elif (message.seq is not None and message.seq == held.seq) or (
+            message.key is not None and message.key == held.key
+        ):
+            return None if held.over else held
+        elif isinstance(message, Admit):
+            state = self._limiter.state(message.agent)
+            if state in _ADMITTED and not self._limiter.is_new(message.agent):
+                raise RefusedError(
+                    Kind.LIFECYCLE,
+                    f"agent {message.agent!r:.80} was admitted before and is {state}: resume it instead",
+                )
+        if message.seq is not None:
+            held.seq = message.seq
+        held.key, held.over, held.suspended = message.key, False, False
+        if held.request is None:
+            parent = message.parent if isinstance(message, Admit) else None
+            held.request = request = self._limiter.request(message.agent, parent)
+            if request.waiter is not None:
+                loop = asyncio.get_running_loop()
+                request.waiter.add_done_callback(lambda _: _tell(loop, held))
+        return held
+
+    async def _seated(self, held: Held, wait_s: float) -> Answer:
+        """Whether the seat is there, within so many seconds."""
+        until, worker = asyncio.get_running_loop().time() + wait_s, held.worker
+        while True:
+            request = held.request
+            if worker.named and self._workers.get(worker.name) is not worker:
+                raise _unknown(worker.name)  # its lease lapsed: its agent may live on, and registers again
+            if self._held.get(held.agent) is not held:
+                raise RefusedError(Kind.FINISHED, f"agent {held.agent!r:.80} was finished while it waited for a seat")
+            if request is None:  # somebody came for it, or it was taken back
+                return self._where(held.agent, granted=not held.over)
+            try:
+                if self._limiter.taken(request):
+                    held.request = None
+                    held.wake()
+                    return self._where(held.agent, granted=True)
+            except UnknownAgentError as error:
+                self._forget(held)
+                raise RefusedError(Kind.FINISHED, str(error)) from None
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                return self._where(held.agent)
+            if self._waiting >= self._max_waiting:
+                raise RefusedError(Kind.FULL, f"{self._max_waiting} operations wait at the controller")
+            self._waiting += 1
+            changed = held.changed
+            try:
+                async with asyncio.timeout(left):
+                    await changed.wait()
+            except TimeoutError:
+                until = 0.0  # a last look
+            finally:
+                self._waiting -= 1
+
+    def _pause(self, message: Pause) -> dict[str, Any]:
+        return self._once(message, lambda held: self._boundary(held, message, self._limiter.pause))
+
+    def _park(self, message: Park) -> dict[str, Any]:
+        def park(held: Held) -> bool:
+            changed = self._boundary(held, message, self._limiter.park)
+            held.suspended = message.suspend
+            return changed
+
+        return self._once(message, park)
+
+    def _boundary(self, held: Held, message: Pause | Park, act: Callable[[str], bool]) -> bool:
+        if message.key is not None and message.key in held.past:
+            return False  # said twice
+        self._take_usage(held.agent, message)
+        changed = act(held.agent)
+        if self._limiter.state(held.agent) not in (AgentState.WAITING, AgentState.RETURNING):
+            held.done()
+        return changed
+
+    def _withdraw(self, message: Withdraw) -> dict[str, Any]:
+        def withdraw(held: Held) -> bool:
+            if message.key is not None and message.key in held.past:
+                return False
+            waiting = held.request is not None
+            if waiting:
+                self._unask(held)
+            elif self._limiter.state(held.agent) is AgentState.GENERATING:
+                # The grant and the withdrawal crossed: its generation never began, or is over.
+                self._limiter.pause(held.agent)
+                held.done()
+            new = self._limiter.is_new(held.agent) and not self._limiter.has_sub_agents(held.agent)
+            if new and not message.keep:
+                self._end(held, Outcome.CANCELLED)
+            return waiting
+
+        return self._once(message, withdraw)
+
+    def _finish(self, message: Finish) -> dict[str, Any]:
+        held = self._find(message.agent)
+        if held is None:
+            return body_of(Answer())
+        if message.worker is not None:
+            return self._once(message, lambda held: self._finished(held, message))
+        return body_of(Answer(changed=self._finished(held, message)))  # anybody may say that an agent has ended
+
+    def _finished(self, held: Held, message: Finish) -> bool:
+        self._take_usage(held.agent, message)
+        self._end(held, message.outcome)
+        return True
+
+    def _observe(self, message: Observe) -> dict[str, Any]:
+        def observe(held: Held) -> bool:
+            generates = self._limiter.state(held.agent) is AgentState.GENERATING
+            self._take_usage(held.agent, message)
+            return generates
+
+        return self._once(message, observe)
+
+    def _once(self, message: OfAgent, act: Callable[[Held], bool]) -> dict[str, Any]:
+        """Do what a worker says of its agent; what it says twice is answered twice, and done once."""
+        worker = self._whose(message)
+        held = self._own(message.agent, worker)
+        if held is None:
+            if worker.is_over(message.agent, message.seq) or isinstance(message, Withdraw):
+                return body_of(Answer())
+            raise RefusedError(Kind.UNKNOWN_AGENT, f"agent {message.agent!r:.80} was never admitted, or has finished")
+        if message.seq is not None:
+            if message.seq <= held.seq:
+                return held.answer if message.seq == held.seq else body_of(self._where(message.agent))
+            held.seq = message.seq
+        changed = act(held)
+        held.answer = body_of(self._where(message.agent, changed=changed))
+        return held.answer
+
+    def _where(self, agent: str, *, granted: bool = False, changed: bool = False) -> Answer:
+        return Answer(granted=granted, changed=changed, state=self._limiter.state(agent))
+
+    def _take_usage(self, agent: str, message: Pause | Park | Finish | Observe) -> None:
+        if message.usage is not None:
+            self._limiter.observe(agent, message.usage)
+
+    # --- seeing ---
+
+    def _list(self, message: ListAgents) -> dict[str, Any]:
+        views = self._limiter.views()
+        page = views[message.offset : message.offset + message.limit]
+        return {"total": len(views), "agents": [self._shown(view) for view in page]}
+
+    def _one(self, message: OneAgent) -> dict[str, Any]:
+        view = self._limiter.view(message.agent)
+        if view is None:
+            raise RefusedError(Kind.UNKNOWN_AGENT, f"agent {message.agent!r:.80} is not known, or has ended")
+        return self._shown(view)
+
+    def _shown(self, view: AgentView) -> dict[str, Any]:
+        held = self._held.get(view.agent_id)
+        worker = held.worker.name if held is not None and held.worker.named and held.until is None else None
+        return {**to_json(view), "worker": worker}
+
+
+def _taken(agent: str, whose: str) -> RefusedError:
+    return RefusedError(Kind.TAKEN, f"agent {agent!r:.80} is run by {whose}: two agents need two ids")
+
+
+def _unknown(worker: str) -> RefusedError:
+    return RefusedError(
+        Kind.UNKNOWN_WORKER, f"worker {worker!r:.80} is not known (any more): register it, with its agents"
+    )
+
+
+def _tell(loop: asyncio.AbstractEventLoop, held: Held) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(held.wake)
+
+
+def _shown(worker: Worker) -> tuple[str, float]:
+    return f"{worker.name!r:.80}", worker.lease_s
+
+
+def _view(report: AgentReport) -> AgentView:
+    return AgentView(
+        agent_id=report.agent,
+        parent=report.parent,
+        state=report.state,
+        steps=report.steps,
+        context_tokens=report.context_tokens,
+        waited_s=0.0,
+    )
