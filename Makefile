@@ -14,7 +14,7 @@ PARAMETERS := budget,budget:margin=0.025,budget:margin=0.1,budget:ahead=0.5,budg
 LAB_SMALL := .cache/lab.jsonl
 LAB_FULL  := runs/lab.jsonl
 
-.PHONY: help bench bench-fits bench-fleet bench-frameworks bench-gateway bench-mini-swe-agent bench-overhead bench-real bench-remote chaos lab lab-full lab-parameters lab-paper lab-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
+.PHONY: help bench bench-fits bench-fleet bench-frameworks bench-gateway bench-mini-swe-agent bench-overhead bench-ray bench-real bench-remote chaos chaos-ray lab lab-full lab-parameters lab-paper lab-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -44,11 +44,20 @@ bench-fleet: setup  ## several engines in virtual time: one dies, one joins; bal
 bench-gateway: setup  ## what the gateway costs, beside nginx and a proxy of ThunderAgent's design (apt: wrk, nginx-light)
 	@$(BIN)/python -m benchmarks.gateway run --json benchmarks/results/gateway.json $(ARGS)
 
+bench-ray: setup  ## agents in Ray actors on several embedded engines, a controller's shard for each (minutes)
+	@$(BIN)/tox run --quiet --notest -c integrations/concur-agents-ray/tox.toml -e bench
+	@integrations/concur-agents-ray/.tox/bench/bin/python -m benchmarks.ray $(ARGS)
+
 bench-remote: setup  ## what a step costs with a shared controller: agents in several processes on loopback (a minute)
 	@$(BIN)/python -m benchmarks.remote $(ARGS)
 
 chaos: setup  ## 100 random runs of the gateway with killed clients, gateways and engines, hung metrics, cut replies
 	@$(BIN)/python -m benchmarks.chaos run --runs 100 $(ARGS)
+
+chaos-ray: setup  ## Ray on this machine, with tasks, actors, nodes and engines that are killed at random (minutes)
+	@$(BIN)/tox run --quiet --notest -c integrations/concur-agents-ray/tox.toml -e bench,cluster
+	@$(BIN)/tox run --quiet -c integrations/concur-agents-ray/tox.toml -e cluster
+	@integrations/concur-agents-ray/.tox/bench/bin/python -m benchmarks.chaos.ray $(ARGS)
 
 lab: setup  ## a small grid of the lab, in virtual time: the laws against no control and every cap (2 minutes)
 	@mkdir -p .cache && rm -f $(LAB_SMALL)
