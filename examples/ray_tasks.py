@@ -31,9 +31,7 @@ def solve_all(names: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     with Emulator() as first, Emulator() as second, ray.init(num_cpus=2):
-        concur_agents_ray.controller(
-            engines=[first.url, second.url]
-        )  # <- a shard for each
+        concur_agents_ray.controller(engines=[first.url, second.url])  # <- a shard for each
         tasks = [solve_all.remote([f"agent-{task}-{number}" for number in range(4)]) for task in range(2)]
         print(*sorted(line for lines in ray.get(tasks) for line in lines), sep="\n")
         concur_agents_ray.shutdown()
