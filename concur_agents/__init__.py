@@ -1,6 +1,7 @@
 """Concur: lets a batch of LLM agents share one inference engine without thrashing its KV cache."""
 
 from concur_agents.agents import INHERIT, Agent, Step, SyncAgent, SyncStep
+from concur_agents.base import BaseController, SyncController
 from concur_agents.controller import Controller
 from concur_agents.errors import (
     ConcurError,
@@ -14,7 +15,6 @@ from concur_agents.errors import (
 )
 from concur_agents.events import AgentEvent, AgentEventKind, Event, EventStream, ProblemEvent
 from concur_agents.laws import Clamped, ConcurLaw, Decision, FixedWindow, Law, Smoothed, TokenBudget, Uncontrolled
-from concur_agents.primitives import SyncController
 from concur_agents.samples import (
     AgentState,
     AgentView,
@@ -35,6 +35,7 @@ __all__ = [
     "AgentEventKind",
     "AgentState",
     "AgentView",
+    "BaseController",
     "Clamped",
     "ConcurError",
     "ConcurLaw",

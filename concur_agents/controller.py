@@ -14,6 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from concur_agents.agents import SESSION_HEADER
+from concur_agents.base import BaseController
 from concur_agents.engines.base import EngineReader
 from concur_agents.errors import EngineReadError, LifecycleError
 from concur_agents.eventlog import EventLog
@@ -21,7 +22,6 @@ from concur_agents.events import EventStream, ProblemEvent
 from concur_agents.governor import Governor
 from concur_agents.laws import Law, TokenBudget
 from concur_agents.limiter import Limiter
-from concur_agents.primitives import Primitives
 from concur_agents.samples import EngineSample, Reason, Stats, WindowChange
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _SCRAPE_SHARE = 0.8
 _PATIENCE = 5.0
 
 
-class Controller(Primitives):
+class Controller(BaseController):
     """Admits, pauses and resumes the agents of one engine.
 
     ::

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from concur_agents.base import BaseController
 from concur_agents.config import load_config
 from concur_agents.controller import Controller
 from concur_agents.remote.client import RemoteController
@@ -23,8 +24,8 @@ _PATIENCE = 1.0
 
 
 def shared_controller(
-    config: str | Path | Mapping[str, Any] | Config | Controller | RemoteController | None = None,
-) -> Controller | RemoteController:
+    config: str | Path | Mapping[str, Any] | Config | BaseController | None = None,
+) -> BaseController:
     """The controller of this process for this configuration: made and started at first use, the same one after.
 
     Equal configurations share one, wherever they are from. It is closed when the interpreter ends. A forked child makes
@@ -38,7 +39,7 @@ def shared_controller(
         ConfigError: lists every problem.
         ImportError: the extra ``concur-agents[config]`` is not installed; or ``[remote]``, where ``controller`` is set.
     """
-    if isinstance(config, Controller | RemoteController):
+    if isinstance(config, BaseController):
         return config
     wanted = load_config(config, engine=False).config
     if wanted.controller is None and not wanted.engines:

@@ -25,7 +25,7 @@ LAYERS = [
     ["agents"],
     ["adapters"],
     ["clients", "decorator"],
-    ["primitives"],
+    ["base"],
     ["remote"],
     ["controller"],
     ["shared"],

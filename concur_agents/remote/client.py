@@ -11,8 +11,8 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from concur_agents.agents import SESSION_HEADER
+from concur_agents.base import BaseController
 from concur_agents.errors import LifecycleError
-from concur_agents.primitives import Primitives
 from concur_agents.remote.protocol import ReadHistory, ReadStats, Transport
 from concur_agents.remote.seats import RemoteSeats
 from concur_agents.remote.values import from_json
@@ -24,7 +24,7 @@ TOKEN_VARIABLE: Final = "CONCUR_TOKEN"  # noqa: S105 - a variable's name
 """Environment variable that holds the token."""
 
 
-class RemoteController(Primitives):
+class RemoteController(BaseController):
     """A controller that serves many processes, as one of them sees it. Make it with ``Controller.connect``.
 
     Agents, steps, primitives, decorators and wrapped clients are those of a ``Controller``. What is different:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from concur_agents import Controller
+from concur_agents import BaseController
 from concur_agents.adapters import AgentRun
 
 __all__ = ["Reply", "lacking"]
@@ -25,7 +25,7 @@ class Reply(AgentRun):
     What belongs to the reply runs :meth:`inside` it.
     """
 
-    def __init__(self, controller: Controller, agent: object, agent_id: str) -> None:
+    def __init__(self, controller: BaseController, agent: object, agent_id: str) -> None:
         super().__init__(controller, agent_id, log=_log)
         self._concur: Final = controller
         self._of: Final = agent
@@ -47,7 +47,7 @@ class Reply(AgentRun):
         return reply.outer if reply is not None and reply.over else reply
 
     @staticmethod
-    def current_of(agent: object, controller: Controller | None) -> Reply | None:
+    def current_of(agent: object, controller: BaseController | None) -> Reply | None:
         """The innermost of this agent and under this controller."""
         reply = Reply.current()
         while reply is not None and (reply._of is not agent or reply._concur is not controller):

@@ -14,7 +14,7 @@ from agentscope.agent import AgentBase, UserAgent
 from agentscope.message import Msg
 from agentscope.model import ChatModelBase
 
-from concur_agents import Controller, Outcome
+from concur_agents import BaseController, Outcome
 from concur_agents.adapters import ModelCall
 from concur_agents.usage import TokenUsage
 from concur_agents_agentscope._config import Config, controller_of
@@ -31,7 +31,7 @@ _WRAPPED = "_concur_wrapped"
 _NOTHING_KEPT = TokenUsage(prompt=0, output=0)
 
 
-def install(target: T, controller: Controller | None) -> T:
+def install(target: T, controller: BaseController | None) -> T:
     """Have an agent, or every agent of a class and of its subclasses, admitted by ``controller``.
 
     A call of the agent is its run, under its ``id``; each call of its models in it is a step. Installed again, the last
@@ -62,7 +62,7 @@ def uninstall(target: AgentBase | type[AgentBase]) -> None:
         delattr(target, _CONTROLLER)
 
 
-def enable(config: Config = None) -> Controller:
+def enable(config: Config = None) -> BaseController:
     """Control every agent of this process, made before or after; what was installed goes first.
 
     Args:
@@ -104,7 +104,7 @@ def _controlled(call: _Method) -> _Method:
             if outer is not None:
                 outer.park()  # a person is asked, in a tool or a hook
             return await call(self, *args, **kwargs)
-        controller: Controller | None = getattr(self, _CONTROLLER, None)
+        controller: BaseController | None = getattr(self, _CONTROLLER, None)
         if controller is None or Reply.current_of(self, controller) is not None:
             return await call(self, *args, **kwargs)
         with Reply(controller, self, self.id) as reply, reply.inside():
@@ -207,5 +207,5 @@ class ConcurMiddleware:
         RuntimeError: always.
     """
 
-    def __init__(self, controller: Controller) -> NoReturn:  # noqa: ARG002 - as in the other line
+    def __init__(self, controller: BaseController) -> NoReturn:  # noqa: ARG002 - as in the other line
         for_other_line("ConcurMiddleware", "install(agent, concur)")

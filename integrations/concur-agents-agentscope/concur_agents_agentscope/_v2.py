@@ -22,7 +22,7 @@ from agentscope.message import Msg
 from agentscope.middleware import MiddlewareBase
 from agentscope.model import ChatModelBase
 
-from concur_agents import Controller, Outcome
+from concur_agents import BaseController, Outcome
 from concur_agents.usage import TokenUsage
 from concur_agents_agentscope._config import Config, controller_of
 from concur_agents_agentscope._installed import for_other_line
@@ -44,7 +44,7 @@ class ConcurMiddleware(MiddlewareBase):
         controller: who admits.
     """
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: BaseController) -> None:
         self._controller = controller
 
     async def on_reply(
@@ -153,13 +153,13 @@ class ConcurMiddleware(MiddlewareBase):
         )
 
 
-_report_cached: weakref.WeakSet[Controller] = weakref.WeakSet()
+_report_cached: weakref.WeakSet[BaseController] = weakref.WeakSet()
 """Controllers whose engine reports cached tokens."""
 _Asking = weakref.WeakValueDictionary[str, Reply]
-_asking: weakref.WeakKeyDictionary[Controller, _Asking] = weakref.WeakKeyDictionary()
+_asking: weakref.WeakKeyDictionary[BaseController, _Asking] = weakref.WeakKeyDictionary()
 
 
-def _asking_of(controller: Controller) -> _Asking:
+def _asking_of(controller: BaseController) -> _Asking:
     """Replies that have asked and are not left, by session."""
     return _asking.setdefault(controller, weakref.WeakValueDictionary())
 
@@ -197,7 +197,7 @@ _attached: weakref.WeakSet[Agent] = weakref.WeakSet()
 _undo: list[Callable[[], None]] = []
 
 
-def enable(config: Config = None) -> Controller:
+def enable(config: Config = None) -> BaseController:
     """Control every agent of this process, made before or after; an agent's own ConcurMiddleware goes first.
 
     Args:
@@ -263,7 +263,7 @@ def _hooks(agent: Agent) -> tuple[list[MiddlewareBase], ...]:
 # --- for 1.x ---
 
 
-def install(target: object, controller: Controller | None) -> NoReturn:  # noqa: ARG001 - as in the other line
+def install(target: object, controller: BaseController | None) -> NoReturn:  # noqa: ARG001 - as in the other line
     """AgentScope 1.x has this.
 
     Raises:

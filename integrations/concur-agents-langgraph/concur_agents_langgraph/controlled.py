@@ -11,7 +11,7 @@ from typing import Any, Final
 from langchain_core.language_models import BaseChatModel
 from langgraph.config import get_config
 
-from concur_agents import Controller
+from concur_agents import BaseController
 from concur_agents_langgraph.generation import Generation
 from concur_agents_langgraph.models import ModelT, header_of, with_header, with_usage
 from concur_agents_langgraph.runs import current_run
@@ -19,7 +19,7 @@ from concur_agents_langgraph.runs import current_run
 __all__ = ["ModelStep", "model_step", "wrap_model"]
 
 
-def wrap_model(model: ModelT, controller: Controller, *, session_header: str | EllipsisType | None = ...) -> ModelT:
+def wrap_model(model: ModelT, controller: BaseController, *, session_header: str | EllipsisType | None = ...) -> ModelT:
     """A copy of a chat model whose every call is a step of the agent it is made in.
 
     ::
@@ -68,7 +68,7 @@ def wrap_model(model: ModelT, controller: Controller, *, session_header: str | E
     return controlled
 
 
-def model_step(controller: Controller) -> ModelStep:
+def model_step(controller: BaseController) -> ModelStep:
     """Make what is called inside one step of the agent whose run it is in: for clients that are no LangChain model.
 
     ::
@@ -92,7 +92,7 @@ def model_step(controller: Controller) -> ModelStep:
 class ModelStep:
     """One step; see :func:`model_step`."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: BaseController) -> None:
         self._controller: Final = controller
         self._generation: Generation | None = None
 
@@ -126,7 +126,7 @@ class ModelStep:
 class _Controlled:
     """Mixed into the model's own class. ``batch`` and the sequences a model is part of go through these four."""
 
-    concur_controller: Controller
+    concur_controller: BaseController
     concur_header: str | None
 
     def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - LangChain's name for it

@@ -18,7 +18,7 @@ from langgraph.config import get_config
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from concur_agents import Controller
+from concur_agents import BaseController
 from concur_agents_langgraph.generation import Generation
 from concur_agents_langgraph.models import reply_usage
 from concur_agents_langgraph.runs import current_run, headers
@@ -29,7 +29,7 @@ __all__ = ["add_concur", "pause_node", "resume_node", "session_headers"]
 
 def add_concur(
     graph: StateGraph[Any, Any, Any, Any],
-    controller: Controller,
+    controller: BaseController,
     *,
     model_node: str | Sequence[str] = "model",
     tool_node: str | Sequence[str] = "tools",
@@ -68,7 +68,7 @@ def add_concur(
     return wrap(controlled.compile(**compile_options), controller, park_on_interrupt=park_on_interrupt)
 
 
-def resume_node(controller: Controller) -> Runnable[Any, Any]:
+def resume_node(controller: BaseController) -> Runnable[Any, Any]:
     """A node that admits or resumes the agent, for graphs wired by hand: put it before the model, each time round.
 
     The compiled graph has to be wrapped: ``wrap(graph.compile(), controller)``.
@@ -76,7 +76,7 @@ def resume_node(controller: Controller) -> Runnable[Any, Any]:
     return _ResumeNode(controller)
 
 
-def pause_node(controller: Controller) -> Runnable[Any, Any]:
+def pause_node(controller: BaseController) -> Runnable[Any, Any]:
     """A node that pauses the agent, for graphs wired by hand: put it behind the model, before the tools.
 
     The usage of the newest AI message in the state's ``messages`` is observed.
@@ -97,7 +97,7 @@ def session_headers() -> dict[str, str]:
 class _ModelNode(Runnable[Any, Any]):
     """A user's node as one step of its agent."""
 
-    def __init__(self, controller: Controller, node: Any) -> None:
+    def __init__(self, controller: BaseController, node: Any) -> None:
         self._controller = controller
         self._node = node
 
@@ -117,7 +117,7 @@ class _ModelNode(Runnable[Any, Any]):
 class _ToolNode(Runnable[Any, Any]):
     """A user's tool node, between two steps."""
 
-    def __init__(self, controller: Controller, node: Any) -> None:
+    def __init__(self, controller: BaseController, node: Any) -> None:
         self._controller = controller
         self._node = node
 
@@ -137,7 +137,7 @@ class _ToolNode(Runnable[Any, Any]):
 class _ResumeNode(Runnable[Any, Any]):
     name = "resume"
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: BaseController) -> None:
         self._controller = controller
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:  # noqa: A002, ARG002 - as above
@@ -156,7 +156,7 @@ class _ResumeNode(Runnable[Any, Any]):
 class _PauseNode(Runnable[Any, Any]):
     name = "pause"
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: BaseController) -> None:
         self._controller = controller
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:  # noqa: A002 - as above

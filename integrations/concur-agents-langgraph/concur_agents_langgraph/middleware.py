@@ -10,7 +10,7 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain.agents.middleware.types import ModelCallResult
 from langgraph.config import get_config
 
-from concur_agents import Controller
+from concur_agents import BaseController
 from concur_agents_langgraph.generation import Generation
 from concur_agents_langgraph.models import header_of, prepared, reply_usage
 from concur_agents_langgraph.runs import current_run
@@ -38,7 +38,7 @@ class ConcurMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             the headers in its key, so with it agents share no cached replies).
     """
 
-    def __init__(self, controller: Controller, *, session_header: str | EllipsisType | None = ...) -> None:
+    def __init__(self, controller: BaseController, *, session_header: str | EllipsisType | None = ...) -> None:
         super().__init__()
         self._controller = controller
         self._session_header = header_of(controller, session_header)

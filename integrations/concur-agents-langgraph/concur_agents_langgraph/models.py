@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langgraph.types import Command
 
-from concur_agents import Controller
+from concur_agents import BaseController
 from concur_agents.agents import header_value
 
 __all__ = ["ModelT", "header_of", "prepared", "reply_usage", "with_header", "with_usage"]
@@ -21,7 +21,7 @@ __all__ = ["ModelT", "header_of", "prepared", "reply_usage", "with_header", "wit
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
 
-def header_of(controller: Controller, header: str | EllipsisType | None) -> str | None:
+def header_of(controller: BaseController, header: str | EllipsisType | None) -> str | None:
     """The header for agents' ids: the controller's where the user gave none here."""
     return controller.session_header if isinstance(header, EllipsisType) else header
 

@@ -19,7 +19,7 @@ from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp, GraphDrained, GraphInterrupt
 
-from concur_agents import Controller, LifecycleError, Outcome, UnknownAgentError
+from concur_agents import BaseController, LifecycleError, Outcome, UnknownAgentError
 from concur_agents.adapters import Faults
 from concur_agents.agents import outcome_of
 from concur_agents_langgraph.errors import NotWrappedError
@@ -32,7 +32,7 @@ _log = logging.getLogger("concur_agents_langgraph")
 # streamed chunk, so that what the consumer starts between two chunks does not become a sub-agent.
 _current: ContextVar[Run | None] = ContextVar("concur_agents_langgraph_run", default=None)
 # Ids of the runs going on, by controller: two runs at a time never share one. An interrupted run's is not in here.
-_going_on: WeakKeyDictionary[Controller, set[str]] = WeakKeyDictionary()
+_going_on: WeakKeyDictionary[BaseController, set[str]] = WeakKeyDictionary()
 _going_on_lock = threading.Lock()
 
 
@@ -56,7 +56,7 @@ class Member:
 class Run:
     """One call of a wrapped graph, from its first chunk to its end."""
 
-    controller: Controller
+    controller: BaseController
     faults: Faults
     place: Place
     base: str
@@ -81,7 +81,7 @@ class Run:
 
     @classmethod
     def begin(
-        cls, controller: Controller, *configs: RunnableConfig | None, on_loop: bool = False, park: bool = True
+        cls, controller: BaseController, *configs: RunnableConfig | None, on_loop: bool = False, park: bool = True
     ) -> Run:
         """A run that is about to be called with these configs (later ones win)."""
         around = _current.get()
@@ -231,7 +231,7 @@ class Run:
             self.controller.park(self.agent_id)
 
 
-def current_run(controller: Controller) -> Run:
+def current_run(controller: BaseController) -> Run:
     """The run that the caller works in.
 
     Raises:

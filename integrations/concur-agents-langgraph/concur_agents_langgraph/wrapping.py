@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
 
-from concur_agents import Controller
+from concur_agents import BaseController
 from concur_agents_langgraph.runs import Run
 
 __all__ = ["wrap"]
@@ -17,7 +17,7 @@ __all__ = ["wrap"]
 GraphT = TypeVar("GraphT", bound=Pregel[Any, Any, Any, Any])
 
 
-def wrap(agent: GraphT, controller: Controller, *, park_on_interrupt: bool = True) -> GraphT:
+def wrap(agent: GraphT, controller: BaseController, *, park_on_interrupt: bool = True) -> GraphT:
     """A copy of a compiled graph whose every run is an agent of ``controller`` that ends when the run ends.
 
     ::
@@ -65,7 +65,7 @@ class _Wrapped:
     all its attributes to its class.
     """
 
-    def __init__(self, *, concur_controller: Controller, concur_park: bool, **parts: Any) -> None:
+    def __init__(self, *, concur_controller: BaseController, concur_park: bool, **parts: Any) -> None:
         super().__init__(**parts)
         self.concur_controller = concur_controller
         self.concur_park = concur_park

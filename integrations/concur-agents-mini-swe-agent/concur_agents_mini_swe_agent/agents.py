@@ -10,7 +10,7 @@ from minisweagent import Environment, Model
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.exceptions import InterruptAgentFlow
 
-from concur_agents import Controller
+from concur_agents import BaseController
 from concur_agents.adapters import AgentRun
 from concur_agents.shared import shared_controller
 
@@ -29,12 +29,12 @@ class ConcurMixin:
         model: Model,
         env: Environment,
         *args: Any,
-        concur: Controller | Mapping[str, Any] | str | None = None,
+        concur: BaseController | Mapping[str, Any] | str | None = None,
         agent_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(_Admitted(model, self), env, *args, **kwargs)  # type: ignore[call-arg]
-        self._controller = concur if isinstance(concur, Controller) else shared_controller(concur)
+        self._controller = concur if isinstance(concur, BaseController) else shared_controller(concur)
         self._agent_id = agent_id or getattr(self, "instance_id", None)
         self._concur_run: AgentRun | None = None
 

@@ -11,7 +11,7 @@ from typing import Any
 from agents import Agent, RunResult, RunResultStreaming
 from agents.run import AgentRunner
 
-from concur_agents import Controller, Outcome
+from concur_agents import BaseController, Outcome
 from concur_agents.adapters import AgentRun
 from concur_agents.agents import outcome_of
 from concur_agents_openai_agents.calls import prepare
@@ -39,7 +39,7 @@ class ConcurRunner(AgentRunner):
         agent_id: stable over the run, and over later runs that go on with it.
     """
 
-    def __init__(self, controller: Controller, agent_id: str | None = None) -> None:
+    def __init__(self, controller: BaseController, agent_id: str | None = None) -> None:
         self._controller = controller
         self._agent_id = agent_id
 

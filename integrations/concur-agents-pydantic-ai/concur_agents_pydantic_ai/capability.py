@@ -19,7 +19,7 @@ from pydantic_ai import (
 from pydantic_ai.capabilities import AbstractCapability, WrapModelRequestHandler, WrapRunHandler
 from pydantic_ai.models import ModelRequestContext
 
-from concur_agents import Controller, Outcome, TokenUsage
+from concur_agents import BaseController, Outcome, TokenUsage
 from concur_agents.adapters import AgentRun
 from concur_agents.agents import outcome_of
 
@@ -43,7 +43,7 @@ class ConcurCapability(AbstractCapability[Any]):
         controller: who admits.
     """
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: BaseController) -> None:
         self._controller = controller
         self._telling: set[str | None] = set()
         """Models whose engine is known to report cached tokens; one set for all runs."""

@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from concur_agents.base import BaseController
 from concur_agents.engines.url import engine_url
-from concur_agents.primitives import Primitives
 from concur_agents.remote.background import Background
 from concur_agents.remote.protocol import ReadHistory, ReadStats, UnreachableError
 from concur_agents.remote.seats import RemoteSeats
@@ -39,7 +39,7 @@ _REFUSED_S = 10.0
 """For which an engine that refused a connection of ours gets no agents of ours; by then the directory knows better."""
 
 
-class RayController(Primitives):
+class RayController(BaseController):
     """Admits the agents of this process, beside those of the cluster's others. Made by :func:`controller`.
 
     Agents, steps, primitives, decorators and wrapped clients are those of a ``Controller``. Beside them:

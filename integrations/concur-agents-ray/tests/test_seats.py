@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from concur_agents import AgentState, ControllerClosedError, LifecycleError, Outcome, UnknownAgentError
-from concur_agents.primitives import Primitives
+from concur_agents.base import BaseController
 from concur_agents_ray.directory import Board
 from concur_agents_ray.seats import FleetSeats
 
@@ -63,7 +63,7 @@ class World:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
         self.seats = FleetSeats(self.places, lambda name: self.local[name].seats(), self.run)
-        self.concur = Primitives(self.seats)
+        self.concur = BaseController(self.seats)
 
     def run(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from smolagents import AgentError, LocalPythonExecutor, MultiStepAgent  # type: ignore[import-untyped]
 
-from concur_agents import Controller, Outcome
+from concur_agents import BaseController, Outcome
 from concur_agents.adapters import AgentRun
 from concur_agents_smolagents.parts import RUNNING, admitted, carrying, refine
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("concur_agents_smolagents")
 AnyAgent = TypeVar("AnyAgent", bound=MultiStepAgent)
 
 
-def concur(agent: AnyAgent, controller: Controller, *, agent_id: str | None = None) -> AnyAgent:
+def concur(agent: AnyAgent, controller: BaseController, *, agent_id: str | None = None) -> AnyAgent:
     """Put ``agent``, and the agents it manages, under control; return the same object, still of its own class.
 
     Args:

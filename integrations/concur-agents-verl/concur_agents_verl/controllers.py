@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from concur_agents import ConfigError, Controller, shared_controller
+from concur_agents import BaseController, ConfigError, shared_controller
 from concur_agents.config import load_config
 from concur_agents.config.models import EngineConfig
 
@@ -16,7 +16,9 @@ __all__ = ["controller_of"]
 _log = logging.getLogger("concur_agents_verl")
 
 
-async def controller_of(settings: Controller | Mapping[str, Any] | None, client: Any, engine: str) -> Controller | None:
+async def controller_of(
+    settings: BaseController | Mapping[str, Any] | None, client: Any, engine: str
+) -> BaseController | None:
     """The one given, else this process's own for the settings.
 
     Where these name no engine, it is one that ``client`` sends to: verl starts its engines itself, on addresses that
@@ -33,7 +35,7 @@ async def controller_of(settings: Controller | Mapping[str, Any] | None, client:
     Raises:
         ConfigError: lists every problem.
     """
-    if isinstance(settings, Controller):
+    if isinstance(settings, BaseController):
         return settings
     config = load_config(settings, engine=False).config
     if not config.engines:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
 
-from concur_agents import Controller
+from concur_agents import BaseController
 from concur_agents_verl.controllers import controller_of
 from concur_agents_verl.rollouts import Rollout, SteppedClient
 
@@ -29,7 +29,7 @@ class ConcurLoop(AgentLoopBase):
         kwargs: as for the loop.
     """
 
-    def __init__(self, *args: Any, concur: Controller | Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, concur: BaseController | Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._concur = concur
         self.server_manager: Any = SteppedClient(self.server_manager)

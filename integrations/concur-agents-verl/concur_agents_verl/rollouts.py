@@ -8,7 +8,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-from concur_agents import Controller
+from concur_agents import BaseController
 from concur_agents.adapters import AgentRun
 
 __all__ = ["Rollout", "SteppedClient"]
@@ -24,7 +24,7 @@ class Rollout:
     their ``run``, so nobody knows it before.
     """
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: BaseController) -> None:
         self._controller = controller
         self._agent: AgentRun | None = None
         self._weights: object = None

@@ -14,13 +14,15 @@ from concur_agents.samples import AgentState, AgentView, Outcome
 from concur_agents.seats import Seats
 from concur_agents.usage import TokenUsage
 
-__all__ = ["Primitives", "SyncController"]
+__all__ = ["BaseController", "SyncController"]
 
 _Client = TypeVar("_Client")
 
 
-class Primitives:
-    """Agents and primitives on top of seats.
+class BaseController:
+    """Agents and primitives on top of seats: what a ``Controller`` is, and one that is elsewhere.
+
+    What takes a controller and needs no more of it than its agents takes one of these.
 
     Args:
         seats: who gives them out.
@@ -167,23 +169,23 @@ class Primitives:
 
 
 class SyncController:
-    """A controller's primitives for threads. Use ``Controller.sync``; :meth:`Primitives.pause` and such never block."""
+    """A controller's primitives for threads. Use ``Controller.sync``; :meth:`Controller.pause` and such never block."""
 
     def __init__(self, seats: Seats, session_header: str | None = SESSION_HEADER) -> None:
         self._seats = seats
         self._session_header = session_header
 
     def agent(self, agent_id: str | None = None, *, parent: str | Inherit | None = INHERIT) -> SyncAgent:
-        """See :meth:`Primitives.agent`, which also decorates blocking functions."""
+        """See :meth:`Controller.agent`, which also decorates blocking functions."""
         return SyncAgent(self._seats, agent_id or uuid.uuid4().hex, parent, self._session_header)
 
     def admit(self, agent_id: str, *, parent: str | None = None) -> None:
-        """See :meth:`Primitives.admit`; blocks the calling thread."""
+        """See :meth:`Controller.admit`; blocks the calling thread."""
         _check_admit(agent_id, self._seats.state(agent_id))
         self._seats.wait_blocking(self._seats.request(agent_id, parent))
 
     def resume(self, agent_id: str) -> None:
-        """See :meth:`Primitives.resume`; blocks the calling thread."""
+        """See :meth:`Controller.resume`; blocks the calling thread."""
         _check_resume(agent_id, self._seats.state(agent_id))
         self._seats.wait_blocking(self._seats.request(agent_id, None))
 
