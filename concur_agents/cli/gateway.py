@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -105,6 +106,7 @@ def gateway(
     # One that comes before uvicorn listens to them must stop it too.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    sys.setswitchinterval(0.0005)  # the control loop is another thread: no reply waits 5 ms until it lets go
     # What was imported never goes; a full collection that looks through it holds up every stream for tens of ms.
     gc.collect()
     gc.freeze()
