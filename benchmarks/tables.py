@@ -55,8 +55,11 @@ _COMMANDS = {
     "mini_swe_agent": "make bench-mini-swe-agent ARGS='--repeats 3'",
     "fleet": "make bench-fleet ARGS='--seeds 3 --json benchmarks/results/fleet.json'",
     "gateway": "make bench-gateway ARGS='--seconds 3'",
+    "gateway_real": "make bench-mini-swe-agent ARGS='--engine launch --characters 32 --agents 64 --repeats 2 "
+    "--arms uncontrolled,gateway'",
     "remote": "make bench-remote ARGS='--json benchmarks/results/remote.json'",
     "lab": "make lab-full",
+    "lab_engines": "make lab-full ARGS='--seeds 1 --arms uncontrolled,budget,concur,fixed:sweep,thunder'",
     "lab_goals": "make lab-full",
     "lab_parameters": "make lab-parameters",
     "lab_real": "make lab-real",
@@ -67,6 +70,7 @@ _MADE: Mapping[str, Callable[[Any], str]] = {
     "fleet": fleet_markdown,
     "frameworks": lambda data: frameworks_markdown(data) + "\n",
     "gateway": gateway_markdown,
+    "gateway_real": mini_swe_agent_markdown,
     "lab_scale": scale_markdown,
     "mini_swe_agent": mini_swe_agent_markdown,
     "real": markdown,
@@ -84,22 +88,30 @@ def table(name: str) -> str:
     path = RESULTS / f"{_RECORDS.get(name, name)}.{'jsonl' if lines else 'json'}"
     if not path.exists():
         return f"*Not measured yet: `{_COMMANDS[name]}`.*\n"
+    if lines:
+        return _lab(name, path)
+    made: Callable[[Any], str] = _MADE.get(name, _swebench)
+    body = made(Record.load(path) if name == "real" else json.loads(path.read_text()))
+    return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
+
+
+def _lab(name: str, path: Path) -> str:
+    """Of a record with a cell a line."""
     if name.startswith("lab_real"):
         store = Store.load(path)
         body = brief(store) if name.endswith("_brief") else lab_real_markdown(store)
         return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
     if name == "lab_goals":
         return goals_markdown(Report(read_records(path), ours="budget"))
+    if name == "lab_engines":
+        by_engine = sheets(Report(read_records(path), ours="budget"), brief=True)[-2]
+        return f"{lab_markdown([by_engine])}\n- Measure it again: `{_COMMANDS[name]}`.\n"
     if name == "lab_parameters":
         body = "\n".join(_parameters(read_records(path))) + "\n"
         return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
-    if lines:
-        every = sheets(Report(read_records(path), ours="budget"), brief=True)
-        body = lab_markdown([every[-1], *every[:-2]])  # the means first; by engine there is nothing: it is one
-        return f"{body}\n- Measure it again: `{_COMMANDS[name]}`.\n"
-    made: Callable[[Any], str] = _MADE.get(name, _swebench)
-    body = made(Record.load(path) if name == "real" else json.loads(path.read_text()))
-    return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
+    every = sheets(Report(read_records(path), ours="budget"), brief=True)
+    body = lab_markdown([every[-1], *every[:-2]])  # the means first; by engine there is nothing: it is one
+    return f"{body}\n- Measure it again: `{_COMMANDS[name]}`.\n"
 
 
 def _parameters(records: Sequence[LabRecord]) -> Iterator[str]:
