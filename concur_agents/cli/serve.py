@@ -113,7 +113,7 @@ def _token(file: Path | None) -> str | None:
 
 def _by_option(problem: str, law: str | None) -> str:
     """The same problem, by the option's name and not by that of what it became."""
-    name, _, rest = problem.partition(" ")
+    name, _, rest = problem.replace("or say insecure", "or --insecure").partition(" ")
     if name == "CONCUR_LAW" and law is not None:
         return f"--law {rest}"
     if name in ("url", "host"):

@@ -166,7 +166,7 @@ class Link:
         self.standing, before = Standing.DOWN, self.problem
         self.problem = reason
         if before is None:
-            _log.warning("the controller at %s is gone (%s): agents go on without control", self._where, reason)
+            _log.warning("the controller at %s cannot be asked (%s): agents go on without control", self._where, reason)
         self._disturbed.set()
         self._settled.set()
         self._broken()
