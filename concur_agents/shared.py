@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from concur_agents.base import BaseController
 from concur_agents.config import load_config
@@ -21,6 +21,18 @@ __all__ = ["shared_controller"]
 
 # Seconds for each controller at the interpreter's exit: its threads are daemons, what they still do may be cut off.
 _PATIENCE = 1.0
+
+
+@overload
+def shared_controller(
+    config: str | Path | Mapping[str, Any] | Config | None = None,
+) -> Controller | RemoteController: ...
+
+
+@overload
+def shared_controller(
+    config: str | Path | Mapping[str, Any] | Config | BaseController | None,
+) -> BaseController: ...
 
 
 def shared_controller(
