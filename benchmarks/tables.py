@@ -59,7 +59,10 @@ _COMMANDS = {
     "--arms uncontrolled,gateway'",
     "remote": "make bench-remote ARGS='--json benchmarks/results/remote.json'",
     "lab": "make lab-full",
-    "lab_engines": "make lab-full ARGS='--seeds 1 --arms uncontrolled,budget,concur,fixed:sweep,thunder'",
+    "lab_engines": "make lab-full ARGS='--seeds 1 "
+    "--engines qwen3-32b-tp8,vllm-qwen3-32b-tp2,deepseek-v3-tp16,qwen3-32b-tp4 "
+    "--workloads swe,coding-sessions,react-10,mixed,no-shared-prefix "
+    "--arms uncontrolled,budget,concur,fixed:sweep,thunder'",
     "lab_goals": "make lab-full",
     "lab_parameters": "make lab-parameters",
     "lab_real": "make lab-real",
@@ -104,8 +107,10 @@ def _lab(name: str, path: Path) -> str:
     if name == "lab_goals":
         return goals_markdown(Report(read_records(path), ours="budget"))
     if name == "lab_engines":
-        by_engine = sheets(Report(read_records(path), ours="budget"), brief=True)[-2]
-        return f"{lab_markdown([by_engine])}\n- Measure it again: `{_COMMANDS[name]}`.\n"
+        records = read_records(path)
+        by_engine = sheets(Report(records, ours="budget"), brief=True)[-2]
+        workloads = ", ".join(f"`{each}`" for each in dict.fromkeys(record.workload for record in records))
+        return f"{lab_markdown([by_engine])}\n- Of {workloads}.\n- Measure it again: `{_COMMANDS[name]}`.\n"
     if name == "lab_parameters":
         body = "\n".join(_parameters(read_records(path))) + "\n"
         return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -14,7 +13,7 @@ from concur_agents.events import AgentEvent, AgentEventKind, Event
 from concur_agents.forecast import Forecast
 from concur_agents.meter import Meter, Totals
 from concur_agents.samples import NO_GROWTH, AgentState, AgentView, Growth, Outcome, Population
-from concur_agents.turns import Turns, Waiter, turn
+from concur_agents.turns import Turns, Waiter, turn, waited
 from concur_agents.usage import TokenUsage
 
 __all__ = ["Limiter", "Request"]
@@ -125,21 +124,10 @@ class Limiter(Turns):
         """
         if request.waiter is None:
             return
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
-
-        def wake(_: object) -> None:
-            try:
-                loop.call_soon_threadsafe(_set, woken)
-            except RuntimeError:  # the loop was closed while we waited: nobody will come for the seat
-                self.withdraw(request)
-
         try:
-            request.waiter.add_done_callback(wake)
-            await woken
-            request.waiter.result()
+            await waited(request.waiter, lambda: self.withdraw(request))
             self._take(request)
-        except BaseException:
+        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
             self.withdraw(request)
             raise
 
@@ -150,7 +138,7 @@ class Limiter(Turns):
         try:
             request.waiter.result()
             self._take(request)
-        except BaseException:
+        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
             self.withdraw(request)
             raise
 
@@ -497,8 +485,3 @@ class Limiter(Turns):
         for request in requests:
             if request.waiter is not None:
                 self.wake(request.waiter, error)
-
-
-def _set(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)

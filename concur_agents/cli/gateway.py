@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import os
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from concur_agents.cli.files import allow_open_files
 
 __all__ = ["gateway"]
 
@@ -96,12 +97,7 @@ def gateway(
     except (ValueError, OSError, ImportError) as problem:
         typer.echo(f"concur gateway: {_by_option(str(problem), law)}", err=True)
         raise typer.Exit(2) from problem
-    # Each request has two connections; what shells allow by default is met by some 500 agents.
-    with contextlib.suppress(ImportError, ValueError, OSError):  # no such limits; more allowed than the kernel takes
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allow_open_files()
     # uvicorn stops on these signals and then raises them again, for whoever ran it: that is us, and we are done.
     # One that comes before uvicorn listens to them must stop it too.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from concur_agents.cli.files import allow_open_files
 
 __all__ = ["serve"]
 
@@ -63,12 +64,7 @@ def serve(
     except (ValueError, OSError, ImportError) as problem:
         typer.echo(f"concur serve: {_by_option(str(problem), law)}", err=True)
         raise typer.Exit(2) from problem
-    # Each waiting agent has a connection; what shells allow by default is met by some 1,000.
-    with contextlib.suppress(ImportError, ValueError, OSError):  # no such limits; more allowed than the kernel takes
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allow_open_files()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: server.stop())
     typer.echo(server.url)

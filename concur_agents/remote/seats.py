@@ -7,7 +7,6 @@ without control while the controller is gone.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import socket
@@ -33,6 +32,7 @@ from concur_agents.remote.protocol import (
 )
 from concur_agents.remote.values import from_json
 from concur_agents.samples import AgentState, AgentView, Outcome
+from concur_agents.turns import waited
 from concur_agents.usage import TokenUsage
 
 __all__ = ["RemoteSeats"]
@@ -102,20 +102,9 @@ class RemoteSeats:
 
     async def wait(self, request: RemoteRequest) -> None:
         """See ``Seats``."""
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
-
-        def wake(_: object) -> None:
-            try:
-                loop.call_soon_threadsafe(_set, woken)
-            except RuntimeError:  # the loop was closed while we waited: nobody will come for the seat
-                self.withdraw(request)
-
         try:
-            request.waiter.add_done_callback(wake)
-            await woken
-            request.waiter.result()
-        except BaseException:
+            await waited(request.waiter, lambda: self.withdraw(request))
+        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
             self.withdraw(request)
             raise
 
@@ -123,7 +112,7 @@ class RemoteSeats:
         """See ``Seats``."""
         try:
             request.waiter.result()
-        except BaseException:
+        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
             self.withdraw(request)
             raise
 
@@ -264,11 +253,6 @@ class RemoteSeats:
         if state is None:
             raise UnknownAgentError(f"agent {agent_id!r} was never admitted, or has finished")
         return state
-
-
-def _set(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
 
 
 _everyone: weakref.WeakSet[RemoteSeats] = weakref.WeakSet()

@@ -44,7 +44,7 @@ def route(client: _Client, engine: Callable[[], str | None], refused: Callable[[
         url = engine()
         try:
             return await kind.request(self, cast_to, routed(self, options, url), **kwargs)
-        except Exception as error:
+        except Exception as error:  # whatever the SDK raises: looked at, and raised again
             _tell(error, url, refused)
             raise
 
@@ -52,7 +52,7 @@ def route(client: _Client, engine: Callable[[], str | None], refused: Callable[[
         url = engine()
         try:
             return kind.request(self, cast_to, routed(self, options, url), **kwargs)
-        except Exception as error:
+        except Exception as error:  # whatever the SDK raises: looked at, and raised again
             _tell(error, url, refused)
             raise
 
