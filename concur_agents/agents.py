@@ -107,6 +107,11 @@ class _AgentBase:
         """HTTP headers that tell engine, router or gateway whose request it is; none where the controller has none."""
         return {} if self._session_header is None else {self._session_header: header_value(self.agent_id)}
 
+    @property
+    def engine(self) -> str | None:
+        """Address of the engine that it is on, fixed during a step; None where there is one engine, or none yet."""
+        return self._seats.engine(self.agent_id)
+
     def finish(self, outcome: Outcome = Outcome.COMPLETED) -> bool:
         """End the agent now instead of at its context's exit; idempotent."""
         return self._seats.finish(self.agent_id, outcome)

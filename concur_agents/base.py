@@ -167,6 +167,22 @@ class BaseController:
         """One of them; None when it is not known (any more)."""
         return self._seats.view(agent_id)
 
+    # --- engines ---
+
+    def engine(self, agent_id: str) -> str | None:
+        """Address of the engine that the agent is on, fixed while it generates; send its requests there.
+
+        None where there is one engine, which clients know by themselves, and before the agent's first step.
+        """
+        return self._seats.engine(agent_id)
+
+    def refused(self, engine: str) -> None:
+        """Say that an engine took no connection, so that its agents go on at others at once.
+
+        Wrapped clients say so by themselves. What is no engine's address is passed over.
+        """
+        self._seats.refused(engine)
+
 
 class SyncController:
     """A controller's primitives for threads. Use ``Controller.sync``; :meth:`Controller.pause` and such never block."""

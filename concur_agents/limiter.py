@@ -355,6 +355,12 @@ class Limiter(Turns):
         """Where the agent is; None when unknown."""
         return self._admission.state(agent_id) if agent_id in self._admission else None
 
+    def engine(self, agent_id: str) -> None:
+        """See ``Seats``: they are one engine's, which clients know."""
+
+    def refused(self, engine: str) -> None:
+        """See ``Seats``: there is no other."""
+
     @turn(later=True)
     def close(self) -> None:
         """Admit nobody any more; everyone who waits is told, everyone known is finished as cancelled, streams end."""

@@ -186,6 +186,12 @@ class RemoteSeats:
                 return None
             raise
 
+    def engine(self, agent_id: str) -> None:
+        """See ``Seats``: they are one engine's, which clients know."""
+
+    def refused(self, engine: str) -> None:
+        """See ``Seats``: there is no other."""
+
     def ask(self, operation: Operation) -> dict[str, Any]:
         """Block for the answer to something that is no agent's, once everything said before is told.
 
