@@ -14,7 +14,7 @@ PARAMETERS := budget,budget:margin=0.025,budget:margin=0.1,budget:ahead=0.5,budg
 LAB_SMALL := .cache/lab.jsonl
 LAB_FULL  := runs/lab.jsonl
 
-.PHONY: help bench bench-fits bench-fleet bench-frameworks bench-gateway bench-mini-swe-agent bench-overhead bench-ray bench-real bench-remote chaos chaos-ray lab lab-full lab-parameters lab-paper lab-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
+.PHONY: help bench bench-fits bench-fleet bench-fleet-real bench-frameworks bench-gateway bench-mini-swe-agent bench-overhead bench-ray bench-real bench-remote chaos chaos-ray lab lab-full lab-parameters lab-paper lab-real test adapters contract lint format setup sandbox clean $(ADAPTERS)
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,6 +41,9 @@ bench-mini-swe-agent: setup sandbox  ## mini-swe-agent's own batch runner, with 
 bench-fleet: setup  ## several engines in virtual time: one dies, one joins; balance and hit rates (5 minutes)
 	@$(BIN)/python -m benchmarks.fleet $(ARGS)
 
+bench-fleet-real: setup  ## two real SGLang servers on this CPU, behind a gateway and behind nginx (20 minutes; apt: nginx-light)
+	@$(BIN)/python -m benchmarks.fleet.real run --json benchmarks/results/fleet_real.json $(ARGS)
+
 bench-gateway: setup  ## what the gateway costs, beside nginx and a proxy of ThunderAgent's design (apt: wrk, nginx-light)
 	@$(BIN)/python -m benchmarks.gateway run --json benchmarks/results/gateway.json $(ARGS)
 
@@ -51,7 +54,7 @@ bench-ray: setup  ## agents in Ray actors on several embedded engines, a control
 bench-remote: setup  ## what a step costs with a shared controller: agents in several processes on loopback (a minute)
 	@$(BIN)/python -m benchmarks.remote $(ARGS)
 
-chaos: setup  ## 100 random runs of the gateway with killed clients, gateways and engines, hung metrics, cut replies
+chaos: setup  ## 100 random runs of the gateway and of a shared controller: killed and frozen processes, jumping clocks, wrong metrics
 	@$(BIN)/python -m benchmarks.chaos run --runs 100 $(ARGS)
 
 chaos-ray: setup  ## Ray on this machine, with tasks, actors, nodes and engines that are killed at random (minutes)

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from benchmarks.fleet.real.table import markdown as fleet_real_markdown
 from benchmarks.fleet.table import markdown as fleet_markdown
 from benchmarks.frameworks.table import markdown as frameworks_markdown
 from benchmarks.gateway.table import markdown as gateway_markdown
@@ -54,6 +55,7 @@ _COMMANDS = {
     "frameworks": "make bench-frameworks ARGS='--repeats 4'",
     "mini_swe_agent": "make bench-mini-swe-agent ARGS='--repeats 3'",
     "fleet": "make bench-fleet ARGS='--seeds 3 --json benchmarks/results/fleet.json'",
+    "fleet_real": "python -m benchmarks.fleet.real run --json benchmarks/results/fleet_real.json",
     "gateway": "make bench-gateway ARGS='--seconds 3'",
     "gateway_real": "make bench-mini-swe-agent ARGS='--engine launch --characters 32 --agents 64 --repeats 2 "
     "--arms uncontrolled,gateway'",
@@ -71,6 +73,7 @@ _COMMANDS = {
 }
 _MADE: Mapping[str, Callable[[Any], str]] = {
     "fleet": fleet_markdown,
+    "fleet_real": fleet_real_markdown,
     "frameworks": lambda data: frameworks_markdown(data) + "\n",
     "gateway": gateway_markdown,
     "gateway_real": mini_swe_agent_markdown,

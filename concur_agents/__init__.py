@@ -1,6 +1,6 @@
 """Concur: lets a batch of LLM agents share one inference engine without thrashing its KV cache."""
 
-from concur_agents.agents import INHERIT, Agent, Step, SyncAgent, SyncStep
+from concur_agents.agents import INHERIT, Agent, SyncAgent
 from concur_agents.base import BaseController, SyncController
 from concur_agents.controller import Controller
 from concur_agents.errors import (
@@ -14,6 +14,7 @@ from concur_agents.errors import (
     UnknownAgentError,
 )
 from concur_agents.events import AgentEvent, AgentEventKind, Event, EventStream, ProblemEvent
+from concur_agents.fleet import FleetController
 from concur_agents.laws import Clamped, ConcurLaw, Decision, FixedWindow, Law, Smoothed, TokenBudget, Uncontrolled
 from concur_agents.samples import (
     AgentState,
@@ -26,6 +27,7 @@ from concur_agents.samples import (
     WindowChange,
 )
 from concur_agents.shared import shared_controller
+from concur_agents.steps import Step, SyncStep
 from concur_agents.usage import TokenUsage
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "Event",
     "EventStream",
     "FixedWindow",
+    "FleetController",
     "Law",
     "LifecycleError",
     "MetricsError",

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
-from concur_agents.agents import INHERIT, Agent, Agents, Inherit, Step, SyncAgent, SyncStep
+from concur_agents.agents import INHERIT, Agent, Agents, Inherit, SyncAgent
 from concur_agents.errors import ControllerClosedError, LifecycleError
 from concur_agents.samples import Outcome
+from concur_agents.steps import Step, SyncStep
 
 __all__ = ["AgentRun", "Faults", "ModelCall"]
 

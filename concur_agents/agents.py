@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from concur_agents.errors import UnknownAgentError
 from concur_agents.samples import Outcome
-from concur_agents.seats import Request, Seats
-from concur_agents.usage import TokenUsage
+from concur_agents.seats import Seats
+from concur_agents.steps import Step, SyncStep
 
 __all__ = [
     "INHERIT",
@@ -22,10 +22,8 @@ __all__ = [
     "Agent",
     "Agents",
     "Inherit",
-    "Step",
     "SyncAgent",
     "SyncAgents",
-    "SyncStep",
     "check_header",
     "current_agent",
     "header_value",
@@ -198,56 +196,6 @@ class SyncAgent(_AgentBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._exit(error)
-
-
-class _StepBase:
-    def __init__(self, seats: Seats, agent_id: str, parent: str | None) -> None:
-        self._seats = seats
-        self._agent_id = agent_id
-        self._parent = parent
-        self._request: Request | None = None
-
-    def observe(self, usage: object) -> None:
-        """Take the reply's usage, of any client; optional, what it lacks stays unknown. Never raises.
-
-        Of several in one step the last counts: streams report running counts.
-        """
-        if self._request is not None:
-            self._seats.observe(self._agent_id, TokenUsage.of(usage), self._request)
-
-    def end(self) -> None:
-        """The generation ended, as at its context's exit; idempotent."""
-        request, self._request = self._request, None
-        if request is not None:
-            self._seats.end_step(request)
-
-
-class Step(_StepBase):
-    """One generation, for asyncio."""
-
-    async def __aenter__(self) -> Self:
-        self._request = self._seats.request(self._agent_id, self._parent, step=True)
-        await self._seats.wait(self._request)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.end()
-
-
-class SyncStep(_StepBase):
-    """One generation, for threads."""
-
-    def __enter__(self) -> Self:
-        self._request = self._seats.request(self._agent_id, self._parent, step=True)
-        self._seats.wait_blocking(self._request)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.end()
 
 
 class SyncAgents(Protocol):

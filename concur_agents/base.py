@@ -10,6 +10,7 @@ from concur_agents.agents import INHERIT, SESSION_HEADER, Agent, Inherit, SyncAg
 from concur_agents.clients import wrap_client
 from concur_agents.decorator import Decorated, Decorator, decorator
 from concur_agents.errors import LifecycleError, UnknownAgentError
+from concur_agents.routing import route
 from concur_agents.samples import AgentState, AgentView, Outcome
 from concur_agents.seats import Seats
 from concur_agents.usage import TokenUsage
@@ -97,12 +98,27 @@ class BaseController:
         ``parse`` or ``stream``, raw or not: each waits for a seat, names the agent to the engine (a header of the
         user's own wins), observes the reply's usage, and is at its boundary when the reply is there, or its stream is
         exhausted, closed or collected. The SDK's retries are within the step. Everything else, and a generation outside
-        of any agent, goes through as it was. ``client`` is not changed, and shares its connections.
+        of any agent, goes through as it was. ``client`` is not changed, and shares its connections. Where there are
+        several engines, it is routed as by :meth:`route`.
 
         Raises:
             TypeError: ``client`` is no client of that kind.
         """
         return wrap_client(client, self)
+
+    def route(self, client: _Client) -> _Client:
+        """A client of the same class whose requests go to the engine that their agent is on, if there are several.
+
+        For clients whose steps somebody else makes: a framework's adapter, or you. Those of the ``openai`` and
+        ``anthropic`` packages are copied, those of ``httpx`` and ``httpx2`` changed in place. From inside an agent,
+        what is for the client's own ``base_url`` or for any of the engines goes to the agent's engine, with path,
+        headers and key as they are; all else goes where it went. An engine that takes no connection is told of
+        (:meth:`refused`), and the step begins anew on another one.
+
+        Raises:
+            TypeError: ``client`` is no client of that kind.
+        """
+        return route(client, self)
 
     async def admit(self, agent_id: str, *, parent: str | None = None) -> None:
         """Primitive: let a new agent take its first step. Waits for a seat; returns at once when it generates already.
@@ -168,6 +184,16 @@ class BaseController:
         return self._seats.view(agent_id)
 
     # --- engines ---
+
+    @property
+    def all_engines(self) -> tuple[str, ...]:
+        """Addresses of the engines, those too that take no agents now; none where there is one, which clients know."""
+        return ()
+
+    @property
+    def may_have_several(self) -> bool:
+        """False where there is one engine for sure; a controller elsewhere has to be heard of first."""
+        return bool(self.all_engines)
 
     def engine(self, agent_id: str) -> str | None:
         """Address of the engine that the agent is on, fixed while it generates; send its requests there.

@@ -17,10 +17,11 @@ import json
 import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from concur_agents.adapters import AgentRun, Faults, ModelCall
 from concur_agents.agents import Agent, Agents
+from concur_agents.routing import Engines, is_sdk, route
 from concur_agents.usage import TokenUsage
 
 __all__ = ["wrap_client"]
@@ -35,17 +36,21 @@ _RAW = "x-stainless-raw-response"
 """The SDK's own mark on a request whose reply the user wants unread."""
 
 
-def wrap_client(client: _Client, agents: Agents) -> _Client:
+class _Controller(Agents, Engines, Protocol):
+    """Makes agents, and knows where they are."""
+
+
+def wrap_client(client: _Client, agents: _Controller) -> _Client:
     """A client of the same class whose generations are steps; see ``Controller.wrap_client``.
 
     Raises:
         TypeError: it is no such client.
     """
-    kind: Any = type(client)
-    request = getattr(kind, "request", None)
-    if not all(callable(getattr(kind, name, None)) for name in ("request", "copy", "post", "with_options")):
+    if not is_sdk(type(client)):
         raise TypeError(f"wrap_client takes a client of the openai or anthropic package, got {client!r:.80}")
-    overridden = _async_request if inspect.iscoroutinefunction(request) else _request
+    client = route(client, agents)  # within the step, when it is known where that is
+    kind: Any = type(client)
+    overridden = _async_request if inspect.iscoroutinefunction(kind.request) else _request
     names = {
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from concur_agents.agents import SESSION_HEADER
 from concur_agents.base import BaseController
 from concur_agents.engines.base import EngineReader
-from concur_agents.errors import EngineReadError, LifecycleError
+from concur_agents.errors import ConfigError, EngineReadError, LifecycleError
 from concur_agents.eventlog import EventLog
 from concur_agents.events import EventStream, ProblemEvent
 from concur_agents.governor import Governor
@@ -121,22 +121,20 @@ class Controller(BaseController):
             overrides: parameters of the controller itself. With a ``reader`` no engine need be configured.
 
         Raises:
-            ConfigError: lists every problem.
+            ConfigError: lists every problem; or there are several engines, which are a ``FleetController``'s.
             ValueError: an override is out of range.
             ImportError: the extra ``concur-agents[config]`` is not installed.
         """
         from concur_agents.config import load_config  # pydantic is not for those who configure in code
 
         chosen = load_config(config, engine="reader" not in overrides).config
-        settings: dict[str, Any] = {
-            "law": chosen.law.build(),
-            "tick": chosen.tick,
-            "stale_after": chosen.stale_after,
-            "fallback": chosen.fallback,
-            "history": chosen.history,
-            "session_header": chosen.identity.header,
-        }
+        settings = chosen.parameters()
         if "reader" not in overrides:
+            if len(chosen.engines) > 1:
+                raise ConfigError(
+                    f"engines are {len(chosen.engines)}, and a Controller has one: use FleetController.from_config,"
+                    " or shared_controller"
+                )
             settings["reader"] = chosen.engines[0].reader()
         controller = cls(**settings | overrides)
         if chosen.logging.events is not None:
@@ -150,6 +148,8 @@ class Controller(BaseController):
     @staticmethod
     def connect(url: str, *, token: str | None = None, **options: Any) -> RemoteController:
         """The controller that ``concur serve`` runs at ``url``, for the agents of this process; not started yet.
+
+        It may have several engines; ``engine`` says which one an agent is on.
 
         Args:
             url: as ``concur serve`` prints it.

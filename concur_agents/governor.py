@@ -16,9 +16,9 @@ import math
 from collections import deque
 from dataclasses import replace
 
-from concur_agents.fleet.scatter import ScatterWatch
 from concur_agents.laws import Decision, Law
 from concur_agents.samples import EngineSample, Population, Reason, WindowChange
+from concur_agents.scatter import ScatterWatch
 
 __all__ = ["Governor"]
 

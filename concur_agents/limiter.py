@@ -243,12 +243,14 @@ class Limiter(Turns):
             life = self._lives.get(view.agent_id)
             if life is None:
                 life = self._lives[view.agent_id] = _Life(waited_s=view.waited_s)
-                # Its next step is no first one: what is found of its context is no shared prefix.
-                self._meter.restore(view.agent_id, view.steps - generates, view.context_tokens, now)
             elif not generates:
                 self._pause(view.agent_id)
+            # Its next step is no first one: what is found of its context is no shared prefix. One that was known may
+            # have gone on without control meanwhile.
+            before = view.steps - (generates and not life.begun)
+            self._meter.restore(view.agent_id, before, view.context_tokens, now)
             self._entered.add(view.agent_id)
-            tokens = self._meter.footprint(view.agent_id) or 0.0
+            tokens = self._meter.weight(view.agent_id) or 0.0
             if generates and not life.begun:
                 life.begun = True
                 self._meter.begin(view.agent_id, now, kept_seat=False)
@@ -400,9 +402,9 @@ class Limiter(Turns):
         first = self._meter.steps(agent_id) == 0
         self._meter.begin(agent_id, self._clock(), kept_seat=kept_seat)
         if not first:
-            footprint = self._meter.footprint(agent_id)
-            if footprint is not None:
-                self._admission.weigh(agent_id, footprint + self._meter.growth)
+            weight = self._meter.weight(agent_id)
+            if weight is not None:
+                self._admission.weigh(agent_id, weight + self._meter.growth)
         self._note(agent_id, AgentEventKind.ADMITTED if first else AgentEventKind.RESUMED)
 
     def _pause(self, agent_id: str, *, park: bool = False) -> bool:
@@ -415,10 +417,10 @@ class Limiter(Turns):
             life.begun = False
             life.granted.clear()
             self._meter.end(agent_id, now)
-            footprint = self._meter.footprint(agent_id)
-            if footprint is not None:
+            weight = self._meter.weight(agent_id)
+            if weight is not None:
                 admission.expect(self._meter.first_footprint)
-                admission.weigh(agent_id, footprint)
+                admission.weigh(agent_id, weight)
         changed = admission.park(agent_id, now) if park else admission.pause(agent_id, now)
         if generating:
             if admission.state(agent_id) is AgentState.IN_TOOL:

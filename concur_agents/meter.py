@@ -5,6 +5,7 @@ Needs no polling, and tells a cold start from eviction. Like admission it has no
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -105,7 +106,7 @@ class Meter:
         self._sums = Sums()
         self._cold_share: float | None = None
         self._ended = self._measured = 0
-        self._firsts, self._growths, self._shared = _Recent(), _Recent(), _Recent()
+        self._firsts, self._growths, self._shared, self._outputs = _Recent(), _Recent(), _Recent(), _Recent()
         self._spans, self._cycles = _Recent(), _Recent()
         """Seconds that first steps took; seconds from step to step."""
         self._finals: deque[int] = deque(maxlen=_FINALS)
@@ -147,6 +148,8 @@ class Meter:
         if usage is None:
             return
         self._measured += usage.prompt is not None
+        if usage.output is not None:
+            self._outputs.add(usage.output)
         self._count(account, usage)
         if usage.prompt is not None:
             # Output unknown: the prompt is still held, so what is known to be held is a lower bound.
@@ -161,14 +164,28 @@ class Meter:
         account.epoch = self._epoch
 
     def restore(self, agent_id: str, steps: int, context: int | None, now: float) -> None:
-        """The agent has begun so many generations, and holds that context, without this meter having seen it."""
-        account = self._accounts[agent_id] = _Account(steps=steps, ended_at=now if steps else None)
-        self._hold(account, context)
+        """The agent has begun so many generations, and holds that context, some of them unseen by this meter.
+
+        Nothing happens when it has seen them all; a context that is not known is what it was.
+        """
+        account = self._accounts.setdefault(agent_id, _Account())
+        if steps > account.steps:
+            account.steps, account.ended_at = steps, now
+            self._hold(account, account.context if context is None else context)
 
     def footprint(self, agent_id: str) -> float | None:
         """Tokens that the agent's seat keeps cached for it alone; None while unknown."""
         context = self.context(agent_id)
         return None if context is None else max(0.0, context - self.shared_prefix)
+
+    def weight(self, agent_id: str) -> float | None:
+        """The same; of an agent that never told its usage, what others held after as many steps. None if none told."""
+        footprint = self.footprint(agent_id)
+        if footprint is not None or self._firsts.mean is None:
+            return footprint
+        account = self._accounts.get(agent_id)
+        ended = 0 if account is None else account.steps - (account.began_at is not None)
+        return min(self.first_footprint + max(0, ended - 1) * self.growth, max(self._finals, default=math.inf))
 
     @property
     def shared_prefix(self) -> float:
@@ -238,6 +255,7 @@ class Meter:
             measured=2 * self._measured >= self._ended if self._ended else None,
             first_context=self._firsts.mean,
             growth=self._grows,
+            generated=self._outputs.mean,
             cycle_s=self._spans.mean if self._cycles.mean is None else self._cycles.mean,
             computed=float(sums.computed) if self._totals.cached is not None else None,
             output=float(sums.output) if self._totals.cached is not None else None,

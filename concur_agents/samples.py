@@ -209,6 +209,8 @@ class Population:
     """Tokens an agent holds after its first step, on average over the last of them."""
     growth: float | None = None
     """Tokens that a context grows by in a step, on average over the last steps."""
+    generated: float | None = None
+    """Tokens that a step generates, on average likewise; None where replies do not say."""
     cycle_s: float | None = None
     """Seconds from the end of one step to the end of the next of an agent that keeps its seat, on average likewise."""
     shared_prefix: float = 0.0

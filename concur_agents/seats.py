@@ -66,10 +66,10 @@ class Seats(Protocol):
         """One of them; None when it is not known."""
 
     def engine(self, agent_id: str) -> str | None:
-        """Address of the engine that the agent is on, fixed while it generates; None where there is only one to send to.
+        """Address of the engine that the agent is on, fixed while it generates; None where there is only one.
 
         None too for an agent that has not begun its first step.
         """
 
     def refused(self, engine: str) -> None:
-        """That engine took no connection: its agents may go on at others. What is no engine's address is passed over."""
+        """That engine took no connection: its agents may go on at others. Other addresses are passed over."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from concur_agents.base import BaseController
 from concur_agents.config import load_config
 from concur_agents.controller import Controller
+from concur_agents.fleet.controller import FleetController
 from concur_agents.remote.client import RemoteController
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _PATIENCE = 1.0
 @overload
 def shared_controller(
     config: str | Path | Mapping[str, Any] | Config | None = None,
-) -> Controller | RemoteController: ...
+) -> Controller | FleetController | RemoteController: ...
 
 
 @overload
@@ -40,9 +41,9 @@ def shared_controller(
 ) -> BaseController:
     """The controller of this process for this configuration: made and started at first use, the same one after.
 
-    Equal configurations share one, wherever they are from. It is closed when the interpreter ends. A forked child makes
-    its own; processes share no seats, unless ``controller`` (``CONCUR_CONTROLLER``) says where one for all of them is.
-    From any thread.
+    Equal configurations share one, wherever they are from; several engines have a ``FleetController``. It is closed
+    when the interpreter ends. A forked child makes its own; processes share no seats, unless ``controller``
+    (``CONCUR_CONTROLLER``) says where one for all of them is. From any thread.
 
     Args:
         config: as for :meth:`Controller.from_config`; read again at each call. A controller is returned as it is.
@@ -66,9 +67,9 @@ def shared_controller(
         return controller
 
 
-def _make(wanted: Config) -> Controller | RemoteController:
+def _make(wanted: Config) -> Controller | FleetController | RemoteController:
     if wanted.controller is None:
-        return Controller.from_config(wanted).start()
+        return (FleetController if len(wanted.engines) > 1 else Controller).from_config(wanted).start()
     return Controller.connect(wanted.controller, session_header=wanted.identity.header).start()
 
 
@@ -77,7 +78,7 @@ class _State:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # a law's own module may ask for a controller while one is made
-        self.controllers: list[tuple[Config, Controller | RemoteController]] = []
+        self.controllers: list[tuple[Config, Controller | FleetController | RemoteController]] = []
         self.inherited: list[object] = []
         """A parent's: kept, since what they hold may be in use in the parent when it is freed here."""
         self._prepared = False

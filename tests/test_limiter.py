@@ -6,6 +6,7 @@ import asyncio
 import gc
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -522,3 +523,44 @@ def test_restored_agents_are_as_they_were_and_no_newcomers_to_the_meter() -> Non
     for agent in ("young", "old", "tool"):
         limiter.leave(agent, Outcome.COMPLETED)
     assert limiter.views() == ()
+
+
+@pytest.mark.parametrize("here", [AgentState.GENERATING, AgentState.IN_TOOL])
+@pytest.mark.parametrize("there", [AgentState.GENERATING, AgentState.IN_TOOL])
+def test_who_was_known_and_went_on_without_control_is_as_it_says_and_held_once(
+    here: AgentState, there: AgentState
+) -> None:
+    limiter = Limiter(math.inf, ManualClock(100.0))
+    limiter.request("a", None)
+    limiter.observe("a", TokenUsage(prompt=90, cached=0, output=10))
+    if here is AgentState.IN_TOOL:
+        limiter.pause("a")
+    gone_on = view("a", there, steps=6, context_tokens=800)
+    for _ in range(2):
+        limiter.restore([(gone_on, 10.0)])
+        assert limiter.view("a") == replace(gone_on, waited_s=0.0)
+    limiter.restore([(replace(gone_on, steps=4, context_tokens=300), 10.0)])
+    after = limiter.view("a")
+    assert after is not None, "it is known"
+    assert (after.steps, after.context_tokens) == (6, 800), "late news"
+    assert limiter.measure()[0].mean_context == 800
+    limiter.finish("a", DONE)
+    assert limiter.measure()[0].mean_context is None
+
+
+def test_who_never_tells_its_usage_grows_as_the_others_do() -> None:
+    limiter = Limiter(math.inf, ManualClock())
+    contexts = {"told": 0, "silent": 0}
+    for number in range(5):
+        for agent in contexts:
+            limiter.request(agent, None)
+            contexts[agent] += 100
+            if agent == "told":
+                limiter.observe(agent, TokenUsage(prompt=contexts[agent] - 10, cached=0, output=10))
+            limiter.pause(agent)
+        assert limiter.measure()[0].held == sum(contexts.values()), number
+    limiter.finish("told", DONE)
+    for _ in range(3):
+        limiter.request("silent", None)
+        limiter.pause("silent")
+    assert limiter.measure()[0].held == 500, "no longer than anybody's ever was"

@@ -311,6 +311,14 @@ def test_what_contexts_hold_is_averaged_over_first_steps_growth_and_ends(meter: 
     assert ends.goes_on(100, 60) == 1 / 2  # a ended at 160, b goes on at 360
 
 
+def test_what_a_step_generates_is_averaged_over_those_that_say_so(meter: Meter) -> None:
+    assert seen(Meter()).generated is None
+    assert seen(meter).generated == 10
+    step(meter, "a", 140, 100, 30)
+    step(meter, "a", 180, 140, None)
+    assert seen(meter).generated == pytest.approx(20)
+
+
 def test_growth_and_cycle_are_those_of_first_steps_until_somebody_came_back() -> None:
     """As much as they began with, in as long as that took."""
     meter = Meter()

@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from benchmarks import interrupts
-from benchmarks.chaos.plan import Plan, draw_plan
+from benchmarks.chaos.kinds import Kind, draw, kind_of
 from benchmarks.engines import warden
 
 __all__ = ["app", "main"]
@@ -31,8 +31,9 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Random runs of the gateway in which processes die and freeze, connections break and clients give up.",
+    help="Random runs of the gateway and of a shared controller: processes die and freeze, connections break.",
 )
+_Kind = Annotated[Kind | None, typer.Option(help="Of all runs; else a seed's own: they take turns.")]
 _Keep = Annotated[Path, typer.Option(help="Folder for the logs of runs that failed.")]
 
 
@@ -42,18 +43,22 @@ def run(
     runs: Annotated[int, typer.Option(min=1, help="So many seeds.")] = 100,
     seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    kind: _Kind = None,
     keep: _Keep = FOLDER,
 ) -> None:
     """Run seed after seed. Ends with 1 if one failed."""
-    _finish(range(seed, seed + runs), jobs, keep)
+    _finish(range(seed, seed + runs), kind, jobs, keep)
 
 
 @app.command()
 def replay(
-    seeds: Annotated[list[int], typer.Argument(help="Seeds of runs that failed.")], *, keep: _Keep = FOLDER
+    seeds: Annotated[list[int], typer.Argument(help="Seeds of runs that failed.")],
+    *,
+    kind: _Kind = None,
+    keep: _Keep = FOLDER,
 ) -> None:
     """Run the same plans again. Ends with 1 if one failed."""
-    _finish(seeds, 1, keep)
+    _finish(seeds, kind, 1, keep)
 
 
 def main() -> NoReturn:
@@ -61,18 +66,23 @@ def main() -> NoReturn:
     sys.exit(app())
 
 
-def _finish(seeds: Sequence[int], jobs: int, keep: Path) -> None:
+def _finish(seeds: Sequence[int], kind: Kind | None, jobs: int, keep: Path) -> None:
     try:
-        failed = interrupts.run(_all(seeds, jobs, keep))
+        failed = interrupts.run(_all(seeds, kind, jobs, keep))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(interrupts.INTERRUPTED) from None
     typer.echo(f"{len(seeds) - len(failed)} of {len(seeds)} runs passed", nl=not failed)
     if failed:
-        typer.echo(f"; replay: python -m benchmarks.chaos replay {' '.join(map(str, failed))}")
+        typer.echo(f"; replay: {_replay(kind, failed)}")
         raise typer.Exit(1)
 
 
-async def _all(seeds: Sequence[int], jobs: int, keep: Path) -> list[int]:
+def _replay(kind: Kind | None, seeds: Sequence[int]) -> str:
+    options = "" if kind is None else f"--kind {kind} "
+    return f"python -m benchmarks.chaos replay {options}{' '.join(map(str, seeds))}"
+
+
+async def _all(seeds: Sequence[int], kind: Kind | None, jobs: int, keep: Path) -> list[int]:
     """The seeds that failed."""
     at_a_time = asyncio.Semaphore(jobs)
     failed: list[int] = []
@@ -80,10 +90,12 @@ async def _all(seeds: Sequence[int], jobs: int, keep: Path) -> list[int]:
     async def one(seed: int) -> None:
         async with at_a_time:
             began = time.monotonic()
-            result = await _one(seed, keep / str(seed))
+            is_a = kind or kind_of(seed)
+            folder = keep / f"{is_a}-{seed}"
+            result = await _one(is_a, seed, folder)
         if result.failures:
             failed.append(seed)
-        _show(draw_plan(seed), result, time.monotonic() - began, keep / str(seed))
+        _show(is_a, seed, result, time.monotonic() - began, folder)
 
     async with asyncio.TaskGroup() as group:
         for seed in seeds:
@@ -97,14 +109,14 @@ class _Result:
     steps: int = 0
 
 
-async def _one(seed: int, folder: Path) -> _Result:
+async def _one(kind: Kind, seed: int, folder: Path) -> _Result:
     """One run in a process session that ends with it, or with us, however we end."""
     _renew(folder)
     with (folder / "result.json").open("wb") as out, (folder / "run.log").open("wb") as log:
         process = subprocess.Popen(  # noqa: ASYNC220 - quick, and unlike asyncio's not cancelled half-way
             [
                 *(sys.executable, "-I", warden.__file__, "0"),
-                *(sys.executable, "-m", "benchmarks.chaos.one", str(seed), str(folder)),
+                *(sys.executable, "-m", "benchmarks.chaos.one", kind, str(seed), str(folder)),
             ],
             stdin=subprocess.PIPE,
             stdout=out,
@@ -134,12 +146,13 @@ def _renew(folder: Path) -> None:
     folder.mkdir(parents=True)
 
 
-def _show(plan: Plan, result: _Result, seconds: float, folder: Path) -> None:
-    agents = sum(len(client.agents) for client in plan.clients)
+def _show(kind: Kind, seed: int, result: _Result, seconds: float, folder: Path) -> None:
+    plan = draw(kind, seed)
     faults = [str(fault) for fault in plan.faults]
-    faults += [each.fault for client in plan.clients for agent in client.agents for each in agent.steps if each.fault]
+    faults += [step.fault for steps in plan.steps() for step in steps if step.fault]
+    verdict = "FAILED" if result.failures else "ok"
     typer.echo(
-        f"seed {plan.seed:<5} {'FAILED' if result.failures else 'ok':6} {seconds:5.1f} s  {agents:2} agents,"
+        f"seed {seed:<5} {kind:7} {verdict:6} {seconds:5.1f} s  {len(plan.steps()):2} agents,"
         f" {result.steps:3} steps, {plan.law:7}  {', '.join(faults)}"
     )
     if not result.failures:
@@ -149,4 +162,4 @@ def _show(plan: Plan, result: _Result, seconds: float, folder: Path) -> None:
         return
     for failure in result.failures:
         typer.echo("    " + failure.replace("\n", "\n    "))
-    typer.echo(f"    logs: {folder}; again: python -m benchmarks.chaos replay {plan.seed}")
+    typer.echo(f"    logs: {folder}; again: {_replay(kind, [seed])}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos.faulty import FaultyEngine
-from benchmarks.chaos.plan import draw_plan
+from benchmarks.chaos.kinds import draw
 from concur_agents.emulator.embed import build_server
 from concur_agents.emulator.service import ServiceConfig
 
@@ -17,12 +17,13 @@ __all__: list[str] = []
 
 def _main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--kind", required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--notes", type=Path, required=True)
     parser.add_argument("--metrics", type=Path, required=True)
     given = parser.parse_args()
-    plan = draw_plan(given.seed)
+    plan = draw(given.kind, given.seed)
     base = ServiceConfig.preset("laptop", speedup=plan.speedup)
     config = dataclasses.replace(base, engine=dataclasses.replace(base.engine, max_total_tokens=plan.pool))
     notes = given.notes.open("a", buffering=1)

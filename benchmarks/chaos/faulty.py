@@ -8,36 +8,22 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from benchmarks.chaos.plan import Plan
+from benchmarks.chaos.asking import FIELD, HEADER, Whose
+from benchmarks.chaos.plan import EnginePlan
 
-__all__ = ["DROP", "FIELD", "HEADER", "FaultyEngine"]
+__all__ = ["DROP", "FaultyEngine"]
 
-FIELD = "chaos"
-"""Of a request's body: whose step it is."""
-HEADER = "x-chaos"
-"""Of a reply: whose step it answers."""
 DROP = "/chaos/drop"
 """A request for this drops every connection on which one is being answered, its own too."""
-STALL_S = 2.0
+STALLS_S = {"stall": 2.0, "long stall": 8.0}
 _CUT_AT = 40
 """Bytes of a reply's body that come before it is cut."""
 _ABOUT = ("/metrics", "/server_info", "/get_server_info")
-
-
-@dataclass(frozen=True, slots=True)
-class _Whose:
-    agent: str
-    step: int
-    attempt: int
-
-    def __str__(self) -> str:
-        return f"{self.agent}/{self.step}/{self.attempt}"
 
 
 class FaultyEngine:
@@ -50,7 +36,7 @@ class FaultyEngine:
         metrics: file with the name of what is wrong with the metrics; empty or not there for nothing.
     """
 
-    def __init__(self, app: ASGIApp, plan: Plan, notes: TextIO, metrics: Path) -> None:
+    def __init__(self, app: ASGIApp, plan: EnginePlan, notes: TextIO, metrics: Path) -> None:
         self._app = app
         self._plan = plan
         self._notes = notes
@@ -102,7 +88,7 @@ class FaultyEngine:
             if not connection.answered:
                 self._note("end", number, cut=True)
 
-    async def _answer(self, scope: Scope, connection: _Connection, whose: _Whose, fault: str | None) -> None:
+    async def _answer(self, scope: Scope, connection: _Connection, whose: Whose, fault: str | None) -> None:
         if fault == "drop":
             connection.drop()
         elif fault == "error" or fault == "busy":
@@ -112,7 +98,7 @@ class FaultyEngine:
                 await self._app(scope, connection.receive, connection.cutting(_CUT_AT))
             connection.drop()
         else:
-            if fault == "stall" and await connection.gone_within(STALL_S):
+            if fault in STALLS_S and await connection.gone_within(STALLS_S[fault]):
                 return
             await self._app(scope, connection.receive, connection.adding((HEADER.encode(), str(whose).encode())))
 
@@ -250,10 +236,10 @@ class _Connection:
         return False
 
 
-async def _whose(connection: _Connection) -> _Whose | None:
+async def _whose(connection: _Connection) -> Whose | None:
     try:
         said = json.loads(await connection.body())[FIELD]
-        return _Whose(str(said["agent"]), int(said["step"]), int(said["attempt"]))
+        return Whose(str(said["agent"]), int(said["step"]), int(said["attempt"]))
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -1,45 +1,32 @@
-"""What happens in one run, all of it drawn from a seed before it begins: agents, their clients, and faults."""
+"""What the plans of both kinds of run are made of: steps, faults, and what the engine does wrong."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 __all__ = [
+    "LONG_STALL",
     "METRICS",
-    "AgentPlan",
-    "ClientPlan",
+    "SHARED_PROMPT",
+    "STEP_FAULTS",
+    "EnginePlan",
     "Fault",
-    "Plan",
+    "RunPlan",
     "StepPlan",
-    "draw_plan",
+    "draw_metrics_faults",
+    "draw_step",
 ]
 
-LAWS: Final = ("budget", "budget", "concur", "fixed:1", "fixed:2", "fixed:4")
 METRICS: Final = ("hang", "gone", "error", "empty", "html", "half", "nan", "drop")
 """What is wrong with the engine's metrics."""
 STEP_FAULTS: Final = ("error", "busy", "drop", "cut", "stall", "stall")
 """What happens to the first execution of a step: HTTP 500 or 503, the connection dropped before the reply, the reply
-cut in the middle, or a late start."""
-PROCESS_FAULTS: Final = (
-    "kill client",
-    "kill gateway",
-    "kill engine",
-    "stop gateway",
-    "stop engine",
-    "drop connections",
-    "end gateway",
-)
-"""``kill``: SIGKILL, and started again on the same port (clients are not); ``stop``: SIGSTOP for a while; ``end``:
-SIGTERM, and started again; ``drop``: of the engine."""
-ENDS: Final = ("delete", "final", "silence")
-"""How an agent's client says that it has ended: by DELETE, by a header of its last request, or not at all."""
-
-FAULTS_WITHIN_S: Final = 4.0
-"""After gateway and engine are there."""
-FROZEN_S: Final = 1.0
-SHARED: Final = "You are an agent. Use the shell, one command at a time, and say when you are done. "
+cut in the middle, or a late start. In runs of a shared controller also ``LONG_STALL``."""
+LONG_STALL: Final = "long stall"
+"""A start so late that a server may be killed and be back meanwhile."""
+SHARED_PROMPT: Final = "You are an agent. Use the shell, one command at a time, and say when you are done. "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,147 +43,87 @@ class StepPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentPlan:
-    """One agent."""
-
-    name: str
-    task: int
-    """Agents of one task begin with the same words."""
-    starts_s: float
-    steps: tuple[StepPlan, ...]
-    streams: bool
-    ends: str
-    """One of ``ENDS``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientPlan:
-    """One process with several agents."""
-
-    named: bool
-    """Whether its agents say who they are; else the gateway tells by what they say."""
-    timeout_s: float
-    """After which it gives up on a request, and sends it again."""
-    announces: bool
-    """Whether it tells its timeout and its tries, as the SDKs do."""
-    agents: tuple[AgentPlan, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """Something that goes wrong at a moment."""
 
     at_s: float
-    """After gateway and engine are there."""
+    """After all servers are there."""
     kind: str
-    """One of ``PROCESS_FAULTS``, or ``metrics``."""
+    """What, of those that the kind of run knows; or ``metrics``."""
     lasts_s: float = 0.0
-    """Until the process runs again, or metrics are right again."""
-    client: int = 0
-    """Whose client is killed."""
+    """Until the process runs again, what was held up passes, or metrics are right again."""
+    who: int | None = None
+    """Which client or worker, where it is one's."""
     metrics: str = ""
     """One of ``METRICS``."""
+    by_s: float = 0.0
+    """By how much a clock jumps."""
+    at_work: bool = False
+    """Whether it waits until one of the agents concerned generates."""
 
     def __str__(self) -> str:
-        if self.kind == "metrics":
-            return f"metrics {self.metrics}"
-        return f"{self.kind} {self.client}" if self.kind == "kill client" else self.kind
+        words = [self.kind, *([] if self.who is None else [str(self.who)]), self.metrics]
+        if self.by_s:
+            words.append(f"by {self.by_s:g} s")
+        elif self.lasts_s and self.kind.split()[0] in ("stop", "hold", "cut-off"):
+            words.append(f"for {self.lasts_s:g} s")
+        return " ".join(filter(None, words))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """One run."""
-
-    seed: int
-    law: str
-    pool: int
-    """Tokens of the engine's KV pool."""
-    speedup: float
-    engine_wait_s: float
-    clients: tuple[ClientPlan, ...]
-    faults: tuple[Fault, ...]
-    """In order of time."""
+class EnginePlan(Protocol):
+    """What the engine's process takes of a plan."""
 
     @property
-    def killed(self) -> frozenset[int]:
-        """Clients that are killed, if they live that long."""
-        return frozenset(fault.client for fault in self.faults if fault.kind == "kill client")
+    def pool(self) -> int:
+        """Tokens of the KV pool."""
+
+    @property
+    def speedup(self) -> float:
+        """Of the emulated model."""
 
     def step(self, agent: str, number: int) -> StepPlan | None:
         """A step of an agent; None where there is none."""
-        for client in self.clients:
-            for each in client.agents:
-                if each.name == agent:
-                    return each.steps[number] if 0 <= number < len(each.steps) else None
-        return None
 
 
-def draw_plan(seed: int) -> Plan:
-    """The plan of a seed: the same, whoever draws it and whenever."""
-    random_ = random.Random(f"chaos {seed}")
-    pool = random_.choice((5_000, 8_000, 12_000))
-    law = random_.choice(LAWS)
-    most = 2 if law == "fixed:1" else 4  # one after the other they take longest
-    named = random_.randrange(2)
-    clients = tuple(
-        _client(random_, number, most, named=number % 2 == named) for number in range(random_.randint(2, most))
-    )
-    return Plan(
-        seed=seed,
-        law=law,
-        pool=pool,
-        speedup=random_.choice((5.0, 10.0)),
-        engine_wait_s=random_.choice((1.0, 60.0)),
-        clients=clients,
-        faults=_faults(random_, len(clients)),
-    )
+class RunPlan(EnginePlan, Protocol):
+    """What the command takes of a plan."""
+
+    @property
+    def seed(self) -> int:
+        """It was drawn from."""
+
+    @property
+    def law(self) -> str:
+        """The controller's."""
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """In order of time."""
+
+    def steps(self) -> tuple[tuple[StepPlan, ...], ...]:
+        """Every agent's."""
 
 
-def _client(random_: random.Random, number: int, most: int, *, named: bool) -> ClientPlan:
-    agents = tuple(_agent(random_, f"c{number}a{each}") for each in range(random_.randint(2, most)))
-    return ClientPlan(
-        named=named,
-        timeout_s=random_.choice((0.4, 0.6, 0.8, 1.5, 30.0)),
-        announces=random_.random() < 0.4,
-        agents=agents,
+def draw_step(random_: random.Random, said: int | None) -> StepPlan:
+    """One step.
+
+    Args:
+        random_: drawn from.
+        said: characters that the agent adds; None for any number.
+    """
+    return StepPlan(
+        said=random_.randint(10, 800) if said is None else said,
+        output=None if random_.random() < 0.1 else random_.randint(5, 60),
+        tool_s=round(random_.choice((0.0, 0.05, 0.2, 0.5)) * random_.random(), 3),
+        fault=random_.choice(STEP_FAULTS) if random_.random() < 0.12 else None,
     )
 
 
-def _agent(random_: random.Random, name: str) -> AgentPlan:
-    task = random_.randrange(4)
-    steps = tuple(
-        StepPlan(
-            said=400 + 400 * task if number == 0 else random_.randint(10, 800),
-            output=None if random_.random() < 0.1 else random_.randint(5, 60),
-            tool_s=round(random_.choice((0.0, 0.05, 0.2, 0.5)) * random_.random(), 3),
-            fault=random_.choice(STEP_FAULTS) if random_.random() < 0.12 else None,
-        )
-        for number in range(random_.randint(3, 8))
-    )
-    return AgentPlan(
-        name=name,
-        task=task,
-        starts_s=round(random_.random() * random_.choice((0.0, 0.5, 2.0)), 3),
-        steps=steps,
-        streams=random_.random() < 0.5,
-        ends=random_.choice(ENDS),
-    )
-
-
-def _faults(random_: random.Random, clients: int) -> tuple[Fault, ...]:
-    victims = random_.sample(range(clients), clients)[1:]  # one survives
+def draw_metrics_faults(random_: random.Random, within_s: float) -> list[Fault]:
+    """Up to two times in which metrics are wrong."""
     faults = []
-    for kind in random_.choices(PROCESS_FAULTS, k=random_.randint(1, 4)):
-        at_s = round(random_.uniform(0.1, FAULTS_WITHIN_S), 3)
-        if kind == "kill client":
-            if victims:
-                faults.append(Fault(at_s=at_s, kind=kind, client=victims.pop()))
-        elif kind.startswith("stop"):
-            faults.append(Fault(at_s=at_s, kind=kind, lasts_s=FROZEN_S))
-        else:
-            faults.append(Fault(at_s=at_s, kind=kind, lasts_s=round(random_.choice((0.0, 1.0)) * random_.random(), 3)))
     for _ in range(random_.randrange(3)):
-        at_s = round(random_.uniform(0.0, FAULTS_WITHIN_S), 3)
+        at_s = round(random_.uniform(0.0, within_s), 3)
         lasts_s = round(random_.uniform(0.2, 2.0), 3)
         faults.append(Fault(at_s=at_s, kind="metrics", lasts_s=lasts_s, metrics=random_.choice(METRICS)))
-    return tuple(sorted(faults, key=lambda fault: fault.at_s))
+    return faults

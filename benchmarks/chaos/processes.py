@@ -1,4 +1,4 @@
-"""Engine, gateway and clients of one run: processes that are started, killed, frozen and started again."""
+"""Servers and clients of one run: processes that are started, killed, frozen and started again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["Service", "free_ports", "spawn"]
+__all__ = ["Service", "free_ports", "freeze", "spawn"]
 
 _POLL_S = 0.02
 _PORTS = range(10_240, 32_000)
@@ -47,6 +47,15 @@ def spawn(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         )
 
 
+async def freeze(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Stop it for so long."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
 class Service:
     """A server that is kept alive through its faults, on one port.
 
@@ -62,6 +71,8 @@ class Service:
         self.port = port
         self.deaths: list[float] = []
         """When each life ended that has."""
+        self.births: list[float] = []
+        """When each life began."""
         self.process = self._start()
 
     @property
@@ -95,13 +106,6 @@ class Service:
             self.deaths.append(died)
             self.process = self._start()
 
-    async def freeze(self, seconds: float) -> None:
-        """Stop it for so long."""
-        process = self.process
-        process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(seconds)
-        process.send_signal(signal.SIGCONT)
-
     async def ended(self) -> int:
         """Its exit status, once it has one."""
         process = self.process
@@ -114,4 +118,5 @@ class Service:
         self.process.send_signal(signal.SIGABRT)
 
     def _start(self) -> subprocess.Popen[bytes]:
+        self.births.append(time.monotonic())
         return spawn([each.replace("{life}", str(len(self.deaths))) for each in self._arguments], self._log)

@@ -20,6 +20,7 @@ from rich.markup import escape
 from benchmarks import interrupts
 from benchmarks.engines.wire import EngineError
 from benchmarks.gateway.clients import CONNECTIONS, LIBRARIES, compare, installed
+from benchmarks.gateway.identity import AT_ONCE, play, read_sessions
 from benchmarks.gateway.load import LoadError
 from benchmarks.gateway.measure import BENCHMARK, Settings, measure
 from benchmarks.gateway.soak import IDS, PREFIX, SoakSettings, soak
@@ -108,6 +109,25 @@ def soak_command(
     if file is not None:
         _write(file, _read(file) | {"benchmark": BENCHMARK, "soak": record})
     _show(console, "\n".join(soaks(record)))
+
+
+@app.command()
+def identity(
+    recorded: Annotated[Path, typer.Argument(help="Sessions: .jsonl, .jsonl.gz, or a folder of trajectories.")],
+    *,
+    seed: Annotated[int, typer.Option(help="Of the order.")] = 0,
+) -> None:
+    """Recorded conversations, told apart by what they say alone. Ends with 1 if one was mistaken for another."""
+    try:
+        told = play(read_sessions(recorded), seed)
+    except (OSError, ValueError) as error:
+        _fail(error, 2)
+    _show(
+        Console(),
+        f"{told.sessions} sessions of {told.requests:,} requests, {AT_ONCE} at once: {told.agents} agents; "
+        f"{told.mistaken} requests taken for another session's, {told.split} for a new agent's",
+    )
+    raise typer.Exit(1 if told.mistaken else 0)
 
 
 @app.command()

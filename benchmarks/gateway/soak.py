@@ -32,6 +32,8 @@ TOOL_S: Final = 2.0
 """Between an agent's requests, before it is sped up."""
 IDLE_AFTER_S: Final = 900.0
 """The gateway's default, before it is sped up."""
+AT_ONCE: Final = 64
+"""Agents that may be under way: on a machine that cannot keep up, fewer arrive, and no backlog is taken for a leak."""
 SAMPLE_S: Final = 1.0
 _ENDED_S: Final = 30.0
 """Seconds that the last agents have on top to be taken to have ended."""
@@ -150,12 +152,15 @@ class _Load:
     async def run(self, session: aiohttp.ClientSession) -> None:
         """All of them, to the last one's last reply."""
         every_s = 60 / self._settings.agents_per_minute / self._settings.speedup
-        begin = time.monotonic()
+        due = time.monotonic()
+        room = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for number in range(self._settings.agents):
-                await asyncio.sleep(begin + number * every_s - time.monotonic())
+                await asyncio.sleep(due - time.monotonic())
+                await room.acquire()
+                due = max(due + every_s, time.monotonic())  # who came late is not made up for
                 self.arrived += 1
-                group.create_task(self._agent(session, f"agent-{number}"))
+                group.create_task(self._agent(session, f"agent-{number}")).add_done_callback(lambda _: room.release())
 
     async def _agent(self, session: aiohttp.ClientSession, name: str) -> None:
         headers = {"Content-Type": "application/json"} | ({"X-Session-ID": name} if self._kind == IDS else {})

@@ -43,12 +43,12 @@ def _lines(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"| {arm['title']} | " + " | ".join(cells) + " |"
     yield ""
     yield from _notes(record)
-    if record.get("clients"):
-        yield ""
-        yield from clients(record["clients"], settings)
     if record.get("soak"):
         yield ""
         yield from soaks(record["soak"])
+    if record.get("clients"):
+        yield ""
+        yield from clients(record["clients"], settings)
 
 
 def _notes(record: Mapping[str, Any]) -> Iterator[str]:
@@ -138,6 +138,7 @@ def soaks(record: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         "and open files of the gateway's process: first when as many agents end as arrive, last when the last has "
         "arrived, after when all have ended."
     )
+    yield "- Measure it again: `python -m benchmarks.gateway soak --json benchmarks/results/gateway.json`."
 
 
 _KINDS = {"ids": "named", "prefix": "nothing said"}

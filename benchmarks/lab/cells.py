@@ -33,7 +33,18 @@ Key = tuple[str, str, str, int, int]
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = Path(__file__).resolve().parent
-_SHOWS = ("__main__.py", "cli.py", "grid.py", "pool.py", "progress.py", "records.py", "report.py", "tables.py")
+_SHOWS = (
+    "__main__.py",
+    "cli.py",
+    "goals.py",
+    "grid.py",
+    "pool.py",
+    "progress.py",
+    "rebound.py",
+    "records.py",
+    "report.py",
+    "tables.py",
+)
 _OTHERS = ("dynamo", "paper", "real")
 
 
@@ -99,6 +110,11 @@ class Record:
     def key(self) -> Key:
         """As :attr:`Cell.key`."""
         return (self.workload, self.engine, self.arm, self.seed, self.agents)
+
+    @property
+    def batch(self) -> tuple[str, str, int, int]:
+        """What all arms have in common that are to be compared: workload, engine, seed, agents."""
+        return (self.workload, self.engine, self.seed, self.agents)
 
 
 def run_cell(cell: Cell, code: str) -> Record:
@@ -182,7 +198,8 @@ def _sources() -> Iterator[tuple[str, Path]]:
         inside = path.relative_to(LAB)
         if inside.as_posix() not in _SHOWS and inside.parts[0] not in _OTHERS:
             yield f"benchmarks/lab/{inside.as_posix()}", path
-    yield "benchmarks/laws.py", LAB.parent / "laws.py"
+    for name in ("laws.py", "recorded.py"):
+        yield f"benchmarks/{name}", LAB.parent / name
 
 
 def _identity(cell: Cell, code: str) -> dict[str, Any]:

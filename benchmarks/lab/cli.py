@@ -36,6 +36,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it (128 + SIGINT)."""
 
 SUBCOMMANDS = {
+    "bounds": "benchmarks.lab.rebound",
     "paper": "benchmarks.lab.paper.cli",
     "dynamo": "benchmarks.lab.dynamo.cli",
     "picture": "benchmarks.lab.picture.cli",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
 from concur_agents import Controller, TokenUsage
 
-__all__ = ["ControllerGate", "Gate", "GateRun", "GateStep"]
+__all__ = ["ControllerGate", "Gate", "GateRun", "GateStep", "OpenGate"]
 
 
 class GateStep(Protocol):
@@ -60,3 +60,27 @@ class ControllerGate:
     def close(self) -> None:
         """See :class:`Gate`."""
         self.controller.close()
+
+
+class OpenGate:
+    """Lets everybody through, with no controller at all: whoever controls is elsewhere."""
+
+    def agent(self, agent_id: str) -> AbstractAsyncContextManager[GateRun]:  # noqa: ARG002 - the protocol's
+        """See :class:`Gate`."""
+        return nullcontext(_OpenRun())
+
+    def tick(self) -> None:
+        """See :class:`Gate`."""
+
+    def close(self) -> None:
+        """See :class:`Gate`."""
+
+
+class _OpenRun:
+    def step(self) -> AbstractAsyncContextManager[GateStep]:
+        return nullcontext(_OpenStep())
+
+
+class _OpenStep:
+    def observe(self, usage: TokenUsage) -> None:
+        pass

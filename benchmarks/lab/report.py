@@ -15,11 +15,23 @@ from statistics import fmean, geometric_mean
 from benchmarks.lab.cells import Record
 from benchmarks.lab.grid import ORDER, SWEEPS
 
-__all__ = ["BOUND", "REFERENCES", "THRASHING", "Group", "Ratio", "Report", "Spread", "Summary", "best_name"]
+__all__ = [
+    "BOUND",
+    "CLAIRVOYANT",
+    "REFERENCES",
+    "THRASHING",
+    "Group",
+    "Ratio",
+    "Report",
+    "Spread",
+    "Summary",
+    "best_name",
+]
 
 BOUND = "lower bound"
 """Stands among the arms: what no scheduler can beat."""
-REFERENCES = ("clairvoyant", BOUND)
+CLAIRVOYANT = "clairvoyant"
+REFERENCES = (CLAIRVOYANT, BOUND)
 """They know what is to come: to be behind them is no loss."""
 NONE = "uncontrolled"
 EVEN = 0.0005
@@ -58,9 +70,14 @@ class Group:
     arms: Mapping[str, Mapping[int, Record]]
 
     @property
+    def place(self) -> str:
+        """What and where it is."""
+        return f"{self.workload} on {self.engine}"
+
+    @property
     def title(self) -> str:
         """Names it."""
-        return f"{self.workload} on {self.engine}, {self.agents} agents"
+        return f"{self.place}, {self.agents} agents"
 
     def makespans(self, arm: str) -> dict[int, float]:
         """By seed; of :data:`BOUND`, too. Cells that failed are left out."""
@@ -177,6 +194,12 @@ class Report:
         """Cells that did not come to their end."""
         return [record for record in self.records if record.error is not None]
 
+    def cells_with(self, arm: str) -> Report | None:
+        """The same, of the workloads, engines and seeds alone that were run under ``arm`` too; None where none was."""
+        has = {record.batch for record in self.records if record.arm == arm and record.makespan_s is not None}
+        records = [record for record in self.records if record.batch in has]
+        return Report(records, ours=self.ours) if any(record.arm == self.ours for record in records) else None
+
     def _names(self, arms: Sequence[str]) -> list[str]:
         names: list[str] = []
         for arm in arms:
@@ -197,7 +220,7 @@ class Report:
             by_engine={engine: _mean(ratios, engine) for engine in engines},
             mean=geometric_mean(ratio.mean for _, ratio in ratios),
             worst=worst.mean,
-            worst_at=f"{worst_group.workload} on {worst_group.engine}",
+            worst_at=worst_group.place,
             losses=sum(ratio.loss for _, ratio in ratios),
             cells=len(ratios),
         )

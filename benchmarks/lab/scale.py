@@ -52,7 +52,7 @@ def measure(workload: str, engine: str, agents: int, seed: int = 0) -> Cost:
 
     def gate(scene: Scene) -> Gate:
         controller = Controller(scene.reader, tick=scene.tick_s, clock=scene.clock, background=False)
-        _time_steps(controller._limiter, cost)
+        _time_steps(controller.limiter, cost)
         timed = ControllerGate(controller)
         timed.tick = _timed(timed.tick, cost, "tick")  # type: ignore[method-assign]
         return timed

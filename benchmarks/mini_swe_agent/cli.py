@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import importlib.metadata
-import os
 import platform
-import signal
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from benchmarks.engines.wire import EngineError
+from benchmarks.interrupts import INTERRUPTED
+from benchmarks.interrupts import run as run_interruptibly
 from benchmarks.mini_swe_agent.runner import KINDS, RunnerError, run_arms
 from benchmarks.mini_swe_agent.table import gateways
 from benchmarks.swebench.agents import AgentPlan
 from benchmarks.swebench.arms import parse_arms
 from benchmarks.swebench.config import EMBEDDED, LAUNCH, RunConfig
-from benchmarks.swebench.edits import EditError
-from benchmarks.swebench.fetch import FetchError
+from benchmarks.swebench.planning import plan_agents
 from benchmarks.swebench.records import RecordError, RunFolder, write_json
 from benchmarks.swebench.report import render, write_public
-from benchmarks.swebench.runner import plan_agents
-from benchmarks.swebench.sandbox import SandboxError, SandboxUnavailable, check_available
+from benchmarks.swebench.sandbox import SandboxError, check_available
 from benchmarks.swebench.server import SGLANG_CPU, Server
 from benchmarks.swebench.summary import summarise
 from benchmarks.swebench.tasks import CACHE, load_tasks
+from benchmarks.swebench.terminal import REFUSALS, CacheOption, RecordOption, about_run, complain, fail, new_folder
 
 __all__ = ["main"]
 
-INTERRUPTED = 130
 CHARACTERS = 16
 """Of ``launch``: 64 agents' contexts then fill its pool of 16,000 tokens some seven times."""
 DEFAULTS = RunConfig(arms=("uncontrolled", "budget"))
-REFUSALS = (ValueError, RecordError, SandboxUnavailable, FetchError, EditError, importlib.metadata.PackageNotFoundError)
-"""What a user can put right."""
 PACKAGES = ("concur-agents", "concur-agents-mini-swe-agent", "mini-swe-agent", "litellm", "openai", "datasets")
 
 app = typer.Typer(
@@ -86,8 +80,8 @@ def run(
     ] = None,
     limit: Annotated[float, typer.Option(help="Seconds until an arm is given up.")] = 1800.0,
     out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
-    record: Annotated[Path | None, typer.Option(help="Also write the summary here, naming no machine.")] = None,
-    cache: Annotated[Path, typer.Option(help="Where archives and workspaces are kept.")] = CACHE,
+    record: RecordOption = None,
+    cache: CacheOption = CACHE,
 ) -> None:
     """Run the same batch through each arm, and print the table."""
     console = Console()
@@ -110,18 +104,17 @@ def run(
         check_available()
         with console.status("Preparing the tasks (the first time some 7 MB are fetched)"):
             plans = plan_agents(config, load_tasks(cache))
-        folder = RunFolder.create(out or _new_folder(), _about(config, plans, tick))
+        folder = RunFolder.create(out or new_folder("mini-swe-agent"), _about(config, plans, tick))
     except REFUSALS as error:
-        _complain(error)
-        raise typer.Exit(2) from None
+        fail(error)
     code = 0
     try:
         with console.status(f"{agents} instances, {len(config.arms)} arms, {repeats} times; log: {folder.path}"):
-            asyncio.run(_interruptible(run_arms(config, plans, folder, tick_s=tick or config.tick_s, limit_s=limit)))
+            run_interruptibly(run_arms(config, plans, folder, tick_s=tick or config.tick_s, limit_s=limit))
     except (KeyboardInterrupt, asyncio.CancelledError):
         code = INTERRUPTED
     except (EngineError, SandboxError, RunnerError) as error:
-        _complain(error)
+        complain(error)
         code = 1
     summary = _report(folder, console)
     if record is not None and not code:
@@ -135,8 +128,7 @@ def report(run_dir: Annotated[Path, typer.Argument(help="A run's folder.")]) -> 
     try:
         _report(RunFolder.open(run_dir), Console())
     except (ValueError, RecordError) as error:
-        _complain(error)
-        raise typer.Exit(2) from None
+        fail(error)
 
 
 def _report(folder: RunFolder, console: Console) -> Mapping[str, Any]:
@@ -150,32 +142,15 @@ def _report(folder: RunFolder, console: Console) -> Mapping[str, Any]:
     return summary
 
 
-async def _interruptible(running: Coroutine[Any, Any, None]) -> None:
-    """Have SIGTERM end the run as Ctrl-C does: with its records kept, and its engine and runner ended."""
-    task = asyncio.ensure_future(running)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    await task
-
-
-def _complain(error: Exception) -> None:
-    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
-
-
-def _new_folder() -> Path:
-    return Path("runs") / f"mini-swe-agent-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
-
-
 def _about(config: RunConfig, plans: tuple[AgentPlan, ...], tick: float | None) -> dict[str, Any]:
-    """What a reader of the figures has to know; no name of this machine, nor a path on it."""
-    return {
-        "benchmark": "mini_swe_agent",
-        "config": {name: value for name, value in config.to_json().items() if name != "framework"},
-        "tick_s": tick or config.tick_s,
-        "tasks": sorted({plan.task.task_id for plan in plans}),
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "cpus": os.cpu_count(),
-        "versions": {
+    """What a reader of the figures has to know."""
+    return about_run(
+        "mini_swe_agent",
+        {name: value for name, value in config.to_json().items() if name != "framework"},
+        plans,
+        {
             "python": platform.python_version(),
             **{package: importlib.metadata.version(package) for package in PACKAGES},
         },
-    }
+        tick_s=tick or config.tick_s,
+    )

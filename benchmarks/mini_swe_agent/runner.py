@@ -93,8 +93,7 @@ async def run_arms(
                     records = read_records(work / "out", plans, began)
                     if (gateway := closing.get("gateway")) is not None:
                         gateway["same_steps"] = gateway["steps"] == sorted(len(record.steps) for record in records)
-                    for record in await judge(records, plans, work / "out", sandboxes):
-                        where.write_agent(record)
+                    await judge(records, plans, work / "out", sandboxes, where.write_agent)
                     where.write_closing(closing)
 
 

@@ -16,7 +16,7 @@ from benchmarks.laws import LAWS, named, number, split_names
 from benchmarks.swebench.proxy import Proxy, read_proxy
 from concur_agents.laws import Law, Uncontrolled
 
-__all__ = ["ARMS", "HOST_CACHE", "LAW_ARMS", "PROXIES", "Arm", "parse_arms"]
+__all__ = ["ARMS", "HOST_CACHE", "LAW_ARMS", "PROXIES", "Arm", "meaning_of", "parse_arms"]
 
 HOST_CACHE = 2.0
 """Host memory as a multiple of the pool: SGLang's default (``--hicache-ratio``)."""
@@ -95,3 +95,24 @@ def parse_arms(text: str, makers: Mapping[str, Callable[[str], Arm]] = ARMS) -> 
         ValueError: no arm, an unknown one, the same one twice, or an argument that its arm cannot read.
     """
     return tuple(replace(named(name, makers), name=name) for name in split_names(text))
+
+
+_MEANINGS = {
+    "uncontrolled": "Every agent may go on at any time.",
+    "requests": "The engine runs at most {} requests at a time, by a flag of its own; the others queue in it.",
+    "client-requests": "All agents together have at most {} requests open at a time; between two, others have a turn.",
+    "fixed": "At most {} agents take part at a time. The next one comes when one of them has finished.",
+    "concur": "The Concur paper's law: how many agents take part follows usage and hit rate of the engine's cache.",
+    "budget": "Concur's default law: agents take part as long as their contexts fit into the engine's cache together.",
+    "config": "A law from a configuration file, {}.",
+    "proxy": "A proxy between agents and engine decides: {}.",
+}
+_ON_HICACHE = "The engine also keeps in the host's memory what its cache has no room for (SGLang's HiCache)."
+
+
+def meaning_of(name: str) -> str:
+    """What an arm is, for somebody who sees its name for the first time."""
+    kind, _, argument = name.partition(":")
+    if kind == "hicache":
+        return f"{meaning_of(argument or 'uncontrolled')} {_ON_HICACHE}"
+    return _MEANINGS.get(kind, "").format(argument)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Edit", "EditError", "apply_edits", "edit_command", "edits_between", "hunks_of"]
+__all__ = ["Edit", "EditError", "apply_edits", "edit_command", "edits_between", "hunks_of", "whole_lines"]
 
 MAX_CONTEXT_LINES = 40
 HUNK = re.compile(r"@@ -(\d+)")
@@ -60,6 +60,11 @@ def hunks_of(patch: str) -> Iterator[tuple[str, int]]:
             path = line[len("--- a/") :]
         elif path and (hunk := HUNK.match(line)):
             yield path, int(hunk[1])
+
+
+def whole_lines(patch: str) -> str:
+    """A diff whose last line has an end. No more is trimmed: its last line may be an empty one of its context."""
+    return patch if patch.endswith("\n") else f"{patch}\n"
 
 
 def edit_command(path: str, old: str, new: str) -> str:

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from benchmarks.swebench.agents import AgentPlan
 from benchmarks.swebench.official import Official
 from benchmarks.swebench.places import open_place
 from benchmarks.swebench.records import AgentRecord, ArmFolder
-from benchmarks.swebench.sandbox import Sandboxes
+from benchmarks.swebench.sandbox import Sandbox, Sandboxes
 
-__all__ = ["MOST_LEFT", "judge"]
+__all__ = ["MOST_LEFT", "judge", "judge_each", "tested"]
 
 TEST_TIMEOUT_S = 300.0
 """A suite takes seconds; a wrong fix may loop for ever."""
-OFFICIAL_TIMEOUT_S = 1800.0
-"""As the swebench package has it by default."""
 SCRIPT = ".git/concur-eval.sh"
 """Where the official script lies in the workspace: it may be too long for an argument, and no test looks there."""
 MOST_LEFT = 16 * 2**20
@@ -37,27 +35,58 @@ async def judge(folder: ArmFolder, plans: Sequence[AgentPlan], sandboxes: Sandbo
         RecordError: a verdict cannot be written.
     """
     by_id = {plan.agent_id: plan for plan in plans}
-    free = asyncio.Semaphore(os.cpu_count() or 1)
-
-    async def one(record: AgentRecord) -> None:
-        async with free:
-            try:
-                judged = await _judged(record, by_id[record.agent_id], folder, sandboxes)
-            except Exception as error:  # noqa: BLE001 - recorded, and the others go on
-                judged = replace(record, error=record.error or f"judging: {type(error).__name__}: {error}")
-        folder.write_agent(judged)
-
     unjudged = [
         record
         for record in folder.agents()
         if record.resolved is None and record.outcome != "cancelled" and record.agent_id in by_id
     ]
+    await judge_each(
+        unjudged, lambda record: _judged(record, by_id[record.agent_id], folder, sandboxes), folder.write_agent
+    )
+
+
+async def judge_each(
+    records: Iterable[AgentRecord],
+    judged: Callable[[AgentRecord], Awaitable[AgentRecord]],
+    keep: Callable[[AgentRecord], None],
+) -> None:
+    """Have each record judged, and kept as soon as it is. A few at a time: a suite that waits for a core may time out.
+
+    An agent that cannot be judged is kept with the reason, and the others go on.
+
+    Raises:
+        RecordError: a verdict cannot be written.
+    """
+    free = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def one(record: AgentRecord) -> None:
+        async with free:
+            try:
+                verdict = await judged(record)
+            except Exception as error:  # noqa: BLE001 - recorded, and the others go on
+                verdict = replace(record, error=record.error or f"judging: {type(error).__name__}: {error}")
+        keep(verdict)
+
     try:
         async with asyncio.TaskGroup() as group:
-            for record in unjudged:
+            for record in records:
                 group.create_task(one(record))
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from failed
+
+
+async def tested(record: AgentRecord, command: str, sandbox: Sandbox) -> AgentRecord:
+    """The record with what a task's own tests say of the sandbox's workspace; closes it.
+
+    Raises:
+        SandboxError: they cannot be run.
+    """
+    try:
+        result = await sandbox.run(command, timeout=TEST_TIMEOUT_S)
+    finally:
+        await sandbox.close()
+    passed = result.exit_code == 0 and not result.timed_out
+    return replace(record, resolved=passed, test_exit_code=result.exit_code)
 
 
 async def _judged(record: AgentRecord, plan: AgentPlan, folder: ArmFolder, sandboxes: Sandboxes) -> AgentRecord:
@@ -66,13 +95,7 @@ async def _judged(record: AgentRecord, plan: AgentPlan, folder: ArmFolder, sandb
         return await _scored(record, plan, plan.task.official, left, folder, sandboxes)
     if left is None or not plan.task.test_command:
         return record
-    sandbox = await open_place(sandboxes, plan.task, left)
-    try:
-        result = await sandbox.run(plan.task.test_command, timeout=TEST_TIMEOUT_S)
-    finally:
-        await sandbox.close()
-    passed = result.exit_code == 0 and not result.timed_out
-    return replace(record, resolved=passed, test_exit_code=result.exit_code)
+    return await tested(record, plan.task.test_command, await open_place(sandboxes, plan.task, left))
 
 
 async def _scored(
@@ -88,7 +111,7 @@ async def _scored(
     changes = {**left, SCRIPT: official.script.encode()}
     sandbox = await open_place(sandboxes, plan.task, changes, tests=True)
     try:
-        result = await sandbox.run(f"bash {SCRIPT}", timeout=OFFICIAL_TIMEOUT_S)
+        result = await sandbox.run(f"bash {SCRIPT}", timeout=official.timeout_s)
     finally:
         await sandbox.close()
     await asyncio.to_thread(folder.write_log, record.agent_id, result.output)

@@ -17,18 +17,22 @@ import importlib.metadata
 import re
 import shlex
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.swebench.edits import whole_lines
 from benchmarks.swebench.rows import Instance
 
-__all__ = ["Official", "ScoringError", "scoring_of"]
+__all__ = ["Official", "ScoringError", "plain", "scoring_of"]
 
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 EXIT_CODE = "SWEBENCH_TEST_EXIT_CODE"
 """Variable in which version 5 keeps the exit code of the tests."""
 END_OF_PATCH = "END_OF_THE_TEST_PATCH"
+TIMEOUT_S = 1800.0
+"""As the swebench package has it by default."""
 KNOWN_FILE = re.compile(r"^--- a/(.*)$", re.MULTILINE)
 """In a patch: a file that was there before it."""
 
@@ -44,8 +48,12 @@ class Official:
     instance_id: str
     script: str
     """Runs the tests in ``/testbed``, where the agent's changes are; what it prints is for :meth:`resolved`."""
-    _spec: Any = field(compare=False, repr=False)
-    """The package's own description of the row."""
+    _verdict: Callable[[Mapping[str, Any], str], bool] = field(compare=False, repr=False)
+    """The package's, on a prediction and the path of a log."""
+    setup: str = ""
+    """Makes the bug in the image's repository, once; empty where the image has it."""
+    timeout_s: float = TIMEOUT_S
+    """Wall seconds until the tests are killed, and nothing is resolved."""
 
     @property
     def test_command(self) -> str:
@@ -57,16 +65,11 @@ class Official:
 
     def resolved(self, output: str) -> bool:
         """The package's verdict on what the script printed. Blocks for as long as a file takes to write and read."""
-        from swebench.harness.grading import get_eval_report
-
         said = {"instance_id": self.instance_id, "model_name_or_path": "concur", "model_patch": "its files"}
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder) / "test_output.txt"
             log.write_text(output, encoding="utf-8", errors="replace")
-            report = get_eval_report(
-                test_spec=self._spec, prediction=said, test_log_path=str(log), include_tests_status=False
-            )
-        return bool(report[self.instance_id]["resolved"])
+            return self._verdict(said, str(log))
 
 
 def scoring_of(row: Instance) -> Official:
@@ -88,7 +91,14 @@ def scoring_of(row: Instance) -> Official:
             f"swebench {version} does not know how {row.instance_id} is tested: pip install {_wanted(row)}"
             + ("" if row.eval_script else ", or take its row from the hub, where it has an eval_script")
         )
-    return Official(row.instance_id, spec.eval_script, spec)
+    return Official(row.instance_id, spec.eval_script, lambda said, log: _resolved(spec, said, log))
+
+
+def _resolved(spec: Any, said: Mapping[str, Any], log: str) -> bool:
+    from swebench.harness.grading import get_eval_report
+
+    report = get_eval_report(test_spec=spec, prediction=said, test_log_path=log, include_tests_status=False)
+    return bool(report[said["instance_id"]]["resolved"])
 
 
 def _wanted(row: Instance) -> str:
@@ -101,12 +111,12 @@ def _spec_5(row: Instance) -> Any:
     from swebench.harness.utils import make_test_spec
 
     if row.eval_script:
-        return make_test_spec(_plain(row))
+        return make_test_spec(plain(row))
     script = _by_pytest(row)
     if not script:
         return None
     how = {"eval_script": script, "log_parser": "parse_log_pytest", "eval_type": "pass_and_fail"}
-    return make_test_spec({**_plain(row), **how})
+    return make_test_spec({**plain(row), **how})
 
 
 def _spec_4(row: Instance) -> Any:
@@ -125,7 +135,7 @@ def _spec_4(row: Instance) -> Any:
         version=row.version,
         repo_script_list=[],
         eval_script_list=make_eval_script_list(
-            _plain(row), specs, "testbed", "/testbed", row.base_commit, row.test_patch
+            plain(row), specs, "testbed", "/testbed", row.base_commit, row.test_patch
         ),
         env_script_list=[],
         arch="x86_64",
@@ -137,7 +147,8 @@ def _spec_4(row: Instance) -> Any:
     )
 
 
-def _plain(row: Instance) -> dict[str, Any]:
+def plain(row: Instance) -> dict[str, Any]:
+    """The row as the packages take it."""
     return {
         **row.model_dump(by_alias=True),
         "FAIL_TO_PASS": list(row.fail_to_pass),
@@ -161,7 +172,7 @@ def _by_pytest(row: Instance) -> str:
         "cd /testbed",
         "git config --global --add safe.directory /testbed",
         reset,
-        f"git apply -v - <<'{END_OF_PATCH}'\n{row.test_patch.rstrip()}\n{END_OF_PATCH}",
+        f"git apply -v - <<'{END_OF_PATCH}'\n{whole_lines(row.test_patch)}{END_OF_PATCH}",
         f": '{START}'",
         f"python -m pytest -rA {run}",
         f": '{END}'",

@@ -43,5 +43,5 @@ async def open_place(
     if not task.image:
         return await sandboxes.open(workspace or task.workspace, changes)
     if workspace is None:
-        workspace = await sandboxes.workspace_of(task.image)
+        workspace = await sandboxes.workspace_of(task.image, task.official.setup if task.official else "")
     return await sandboxes.open(workspace, changes, image=task.image, limits=OF_TESTS if tests else OF_AGENTS)

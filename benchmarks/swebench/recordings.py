@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchmarks.engines.words import text as words
-from benchmarks.lab.workloads.trace_parse import from_messages, from_steps
+from benchmarks.recorded import from_messages, from_steps
 from concur_agents.usage import TokenUsage
 
 __all__ = ["RecordedTurn", "Recording", "RecordingError", "read_recordings"]

@@ -8,7 +8,7 @@
     RUN/arms/fixed-8/1/tests/*.log     what the tests printed, where they were SWE-bench's own
     RUN/arms/fixed-8/1/timeline.jsonl  one line per sample while the arm runs
     RUN/arms/fixed-8/1/arm.json        written when the arm is over; missing when it was interrupted
-    RUN/summary.json  RUN/timeline.png made from the above, again at any time by ``report``
+    RUN/summary.json  report.html  pictures/*.png   made from the above, again at any time by ``report``
 
 Each file is whole or absent (written beside, then renamed), except the timeline, whose last line may be torn.
 """
@@ -24,9 +24,11 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, TextIO
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
+
+from benchmarks.swebench.entries import AgentRecord, StepRecord, TimelinePoint
 
 __all__ = [
     "AgentRecord",
@@ -36,6 +38,7 @@ __all__ = [
     "StepRecord",
     "TimelinePoint",
     "append_point",
+    "as_file_name",
     "read_json",
     "write_json",
 ]
@@ -43,103 +46,6 @@ __all__ = [
 
 class RecordError(Exception):
     """A run folder, or a file in it, is not what a run writes. The message names the path."""
-
-
-STRICT = ConfigDict(extra="forbid", strict=True)
-"""A file of another version is refused, not guessed at."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
-    """One generation and the tools it called. Seconds are wall seconds; tokens are unknown (None) if not reported."""
-
-    __pydantic_config__: ClassVar = STRICT
-
-    started_s: float
-    """When the agent asked for a seat, from the start of the arm."""
-    wait_s: float | None = None
-    """Waiting for the seat; None when the agent was stopped while it waited."""
-    generation_s: float | None = None
-    """From the request to its reply."""
-    tool_s: float | None = None
-    """In the tools this generation called, added up; None when it called none."""
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    output_tokens: int | None = None
-
-    @property
-    def context_tokens(self) -> int | None:
-        """Tokens of the agent's context after the step."""
-        if self.prompt_tokens is None or self.output_tokens is None:
-            return None
-        return self.prompt_tokens + self.output_tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRecord:
-    """How one agent fared in one arm."""
-
-    __pydantic_config__: ClassVar = STRICT
-
-    agent_id: str
-    task_id: str
-    seed: int
-    outcome: str
-    """``completed``, ``failed`` or ``cancelled``."""
-    error: str | None = None
-    """Type and message of what ended it, when that was an error."""
-    by_concur: bool = False
-    """Whether Concur itself ended it (then the agent counts as lost)."""
-    resolved: bool | None = None
-    """Whether the task's tests pass on what it left; None when they could not be run."""
-    test_exit_code: int | None = None
-    commands: int = 0
-    """Commands it ran in its sandbox."""
-    commands_failed: int = 0
-    """Of these, ended with another exit code than 0 or killed."""
-    started_s: float
-    ended_s: float
-    """Wall seconds from the start of the arm."""
-    steps: tuple[StepRecord, ...] = ()
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds spent waiting for seats."""
-        return sum(step.wait_s or 0.0 for step in self.steps)
-
-    @property
-    def recomputed_tokens(self) -> int | None:
-        """Tokens that were in context after one step and had to be prefilled again in the next; None if unreported."""
-        total, known, context = 0, False, 0
-        for step in self.steps:
-            if step.prompt_tokens is not None and step.cached_tokens is not None:
-                known = True
-                total += max(0, min(context, step.prompt_tokens) - step.cached_tokens)
-            context = step.context_tokens or context
-        return total if known else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelinePoint:
-    """One moment of an arm. Usages are shares of the pool; hits and queries are the engine's totals so far."""
-
-    __pydantic_config__: ClassVar = STRICT
-
-    at_s: float
-    window: float | None
-    """Agents; None when unlimited."""
-    seated: int
-    generating: int
-    waiting: int
-    """Queued for a seat, new or returning."""
-    finished: int
-    pinned_usage: float | None = None
-    occupied_usage: float | None = None
-    hit_tokens: float | None = None
-    query_tokens: float | None = None
-    running: int | None = None
-    queued: int | None = None
-    problem: str | None = None
 
 
 _AGENT = TypeAdapter(AgentRecord)
@@ -282,10 +188,10 @@ class RunFolder:
 
     def arm(self, name: str, repeat: int) -> ArmFolder:
         """The folder of an arm's ``repeat``-th run, counted from 1; it need not exist yet."""
-        return ArmFolder(self.path / "arms" / _slug(name) / str(repeat))
+        return ArmFolder(self.path / "arms" / as_file_name(name) / str(repeat))
 
 
-def _slug(name: str) -> str:
+def as_file_name(name: str) -> str:
     """An arm's name as a file name: ``fixed:8`` is ``fixed-8``."""
     return "".join(char if char.isalnum() or char in "._=" else "-" for char in name)
 

@@ -50,7 +50,8 @@ class Instance(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
     instance_id: Annotated[str, Field(min_length=1)]
-    problem_statement: Annotated[str, Field(min_length=1)]
+    problem_statement: Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+    """What the agent is told. Empty in most rows of SWE-smith, which are for other uses, and in no others."""
     repo: str = ""
     """``owner/name`` on GitHub."""
     base_commit: str = ""
@@ -136,13 +137,16 @@ def _instance(row: object, where: str) -> Instance:
     if not isinstance(row, Mapping):
         raise RowError(f"{where}: an object was expected, not {type(row).__name__}")
     try:
-        return Instance.model_validate({**row, "image": image_of(row)})
+        instance = Instance.model_validate({**row, "image": image_of(row)})
     except (ValidationError, ValueError) as error:
         if not isinstance(error, ValidationError):
             raise RowError(f"{where}: {error}") from None
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise RowError(f"{where}: {field}: {first['msg']} (columns: {', '.join(sorted(map(str, row)))})") from None
+    if not instance.problem_statement and not instance.of_smith:
+        raise RowError(f"{where}: problem_statement: must not be empty")
+    return instance
 
 
 def _file(path: Path) -> Iterable[object]:

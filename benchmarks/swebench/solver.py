@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from benchmarks.swebench.edits import Edit, hunks_of
+from benchmarks.swebench.edits import Edit, hunks_of, whole_lines
 from benchmarks.swebench.tasks import Task
 from benchmarks.swebench.thoughts import CHARACTERS_PER_TOKEN, thought
 
@@ -168,7 +168,8 @@ def _test(task: Task, lines: int) -> str:
 def _fixes(task: Task) -> list[str]:
     """One command for each file, which fails loudly where the text is not as expected."""
     if task.patch:
-        return [f"git apply -v - <<'END_OF_FIX'\n{task.patch.rstrip()}\nEND_OF_FIX"]
+        undo = " -R" if task.patch_is_bug else ""
+        return [f"git apply -v{undo} - <<'END_OF_FIX'\n{whole_lines(task.patch)}END_OF_FIX"]
     files: dict[str, list[Edit]] = {}
     for edit in task.solution:
         files.setdefault(edit.path, []).append(edit)

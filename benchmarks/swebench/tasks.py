@@ -14,6 +14,7 @@ from benchmarks.swebench.official import Official, scoring_of
 from benchmarks.swebench.prepare import Sources, prepare_packages, prepare_workspace, solution_of
 from benchmarks.swebench.recordings import Recording, RecordingError, read_recordings
 from benchmarks.swebench.rows import RowError, is_source, read_rows
+from benchmarks.swebench.smith import scoring_of_smith
 from benchmarks.swebench.specs import SPECS, read_packages, read_specs
 
 __all__ = ["CACHE", "Edit", "Task", "load_recorded", "load_rows", "load_tasks", "split_source"]
@@ -43,6 +44,8 @@ class Task:
     """The fix of the release. For the scripted solver only; no agent sees it."""
     patch: str = ""
     """The same as a unified diff, where there is no folder to make edits from."""
+    patch_is_bug: bool = False
+    """``patch`` has made the bug: to undo it is the fix."""
     image: str = ""
     """Container image that commands run in, with the workspace at its ``/testbed``; empty for the host's programs."""
     official: Official | None = None
@@ -93,20 +96,22 @@ def load_rows(source: str, chosen: Sequence[str] = ()) -> tuple[Task, ...]:
 
     Raises:
         RowError: it cannot be read, has no such row, or one that cannot be run.
-        ScoringError: the swebench package is missing, or cannot score one of them.
+        ScoringError: the swebench (SWE-smith's: swesmith) package is missing, or cannot score one of them.
     """
     rows = {row.instance_id: row for row in read_rows(source)}
-    if tuple(chosen) not in ((), (ALL_TASKS,)):
+    if tuple(chosen) in ((), (ALL_TASKS,)):
+        rows = {name: row for name, row in rows.items() if row.problem_statement}
+        if not rows:
+            raise RowError(f"{source}: no row has a problem_statement for an agent")
+    else:
         if unknown := [name for name in chosen if name not in rows]:
             raise RowError(f"{source} has no task {unknown[0]!r}: it has {', '.join(list(rows)[:10])} ...")
         rows = {name: rows[name] for name in chosen}
     tasks = []
     for row in rows.values():
-        if row.of_smith:
-            raise RowError(
-                f"{row.instance_id}: rows of SWE-smith cannot be run yet: their bug is a commit that the image has not"
-            )
-        official = scoring_of(row)
+        if not row.problem_statement:
+            raise RowError(f"{row.instance_id} has no problem_statement for an agent: only some rows of SWE-smith have")
+        official = scoring_of_smith(row) if row.of_smith else scoring_of(row)
         tasks.append(
             Task(
                 task_id=row.instance_id,
@@ -117,6 +122,7 @@ def load_rows(source: str, chosen: Sequence[str] = ()) -> tuple[Task, ...]:
                 packages=NOWHERE,
                 solution=(),
                 patch=row.patch,
+                patch_is_bug=row.of_smith,
                 image=row.image,
                 official=official,
             )

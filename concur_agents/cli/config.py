@@ -34,7 +34,7 @@ def check(
     ] = None,
     *,
     connect: Annotated[
-        bool, typer.Option("--connect", help="Also read the engine once, and print the sample.")
+        bool, typer.Option("--connect", help="Also read each engine once, and print the sample.")
     ] = False,
 ) -> None:
     """Print what is in force, and where each value is from.
@@ -49,15 +49,15 @@ def check(
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for field, value, origin in rows:
         typer.echo(f"{field:<{widths[0]}}  {value:<{widths[1]}}  {origin}")
-    if connect:
-        reader = loaded.config.engines[0].reader()
+    for engine in loaded.config.engines if connect else ():
+        reader = engine.reader()
         try:
             sample = reader.read(_READ_S)
         except EngineReadError as error:
             _fail(str(error), 1)
         finally:
             reader.close()
-        typer.echo("")
+        typer.echo("" if len(loaded.config.engines) == 1 else f"\n{reader.url}")
         for each in dataclasses.fields(sample):
             value = getattr(sample, each.name)
             typer.echo(f"{each.name:<20}  {'unknown' if value is None else value}")

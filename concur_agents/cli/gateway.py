@@ -128,7 +128,7 @@ def _engines(
         raise ValueError("--engine is missing: the engine's address, like http://127.0.0.1:30000")
     variable = next((each.api_key_env for each in config.engines if each.api_key_env), None)
     key = None if variable is None else env[variable]
-    urls = urls or [config.engines[0].url]
+    urls = urls or [each.url for each in config.engines]
     names = [str(engine_url(url)) for url in urls]
     if len(set(names)) != len(names):
         raise ValueError(f"--engine must not name an engine twice, got {', '.join(names)}")

@@ -22,7 +22,10 @@ _OPTIONS = {"lease_s": "--lease", "in_flight_s": "--in-flight"}
 def serve(
     *,
     engine: Annotated[
-        str | None, typer.Option(help="The engine's base address, with or without /v1; else the configuration's.")
+        list[str] | None,
+        typer.Option(
+            help="An engine's base address, with or without /v1; again for each of several. Else the configuration's."
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for other hosts.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8400,
@@ -43,6 +46,8 @@ def serve(
 ) -> None:
     """Serve one controller to agents in many processes: Controller.connect(URL), or CONCUR_CONTROLLER=URL.
 
+    With several engines each has its own window, and each grant names the engine to send to.
+
     Prints its address. Stops on SIGINT or SIGTERM; processes go on without control, and come back to the next one.
     """
     try:
@@ -55,7 +60,7 @@ def serve(
     try:
         token = _token(token_file)
         check_exposure(host, token, insecure=insecure)
-        controller = _controller(engine, config, law)
+        controller = _controller(engine or [], config, law)
         desk = Desk(controller, lease_s=lease, in_flight_s=in_flight)
         try:
             server = Server(controller, desk, host=host, port=port, token=token)
@@ -71,19 +76,26 @@ def serve(
     server.run()
 
 
-def _controller(engine: str | None, file: Path | None, law: str | None) -> Any:
+def _controller(urls: list[str], file: Path | None, law: str | None) -> Any:
     from concur_agents.config import load_config
     from concur_agents.controller import Controller
     from concur_agents.engines import AnyEngine
+    from concur_agents.fleet import FleetController
 
     # Whose controller this is cannot be said by the variable that its clients have.
     env = {name: value for name, value in os.environ.items() if name != "CONCUR_CONTROLLER"}
     config = load_config(file, env=env | ({} if law is None else {"CONCUR_LAW": law}), engine=False).config
-    if engine is None and not config.engines:
+    if not urls and not config.engines:
         raise ValueError("--engine is missing: the engine's address, like http://127.0.0.1:30000")
-    key = next((each.api_key_env for each in config.engines if each.api_key_env), None)
-    url = engine if engine is not None else config.engines[0].url
-    return Controller.from_config(config, reader=AnyEngine(url, api_key=None if key is None else env[key]))
+    variable = next((each.api_key_env for each in config.engines if each.api_key_env), None)
+    key = None if variable is None else env[variable]
+    engines = [(url, key) for url in urls] or [
+        (each.url, env[each.api_key_env] if each.api_key_env else None) for each in config.engines
+    ]
+    readers = [AnyEngine(url, api_key=key) for url, key in engines]
+    if len(readers) == 1:
+        return Controller.from_config(config, reader=readers[0])
+    return FleetController.from_config(config, engines=readers)
 
 
 def _token(file: Path | None) -> str | None:
@@ -112,6 +124,6 @@ def _by_option(problem: str, law: str | None) -> str:
     name, _, rest = problem.replace("or say insecure", "or --insecure").partition(" ")
     if name == "CONCUR_LAW" and law is not None:
         return f"--law {rest}"
-    if name in ("url", "host"):
-        return f"--{'engine' if name == 'url' else name} {rest}"
+    if name in ("url", "host", "engines"):
+        return f"--{name if name == 'host' else 'engine'} {rest}"
     return f"{_OPTIONS[name]} {rest}" if name in _OPTIONS else problem

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +11,7 @@ from concur_agents.config.words import Path
 
 __all__ = ["CONFIG_VARIABLE", "ENVIRONMENT", "KEY_VARIABLE", "Variable", "override"]
 
+_ENGINE: Final[Path] = ("engines", 0, "url")
 CONFIG_VARIABLE: Final = "CONCUR_CONFIG"
 KEY_VARIABLE: Final = "CONCUR_ENGINE_API_KEY"
 
@@ -29,7 +29,11 @@ class Variable:
 ENVIRONMENT: Final = (
     Variable(name=CONFIG_VARIABLE, path=(), meaning="path of the file, where the program names none"),
     Variable(name="CONCUR_CONTROLLER", path=("controller",), meaning="a shared controller's address"),
-    Variable(name="CONCUR_ENGINE_URL", path=("engines", 0, "url"), meaning="the engine's base address"),
+    Variable(
+        name="CONCUR_ENGINE_URL",
+        path=("engines", 0, "url"),
+        meaning="the engine's address; several, with spaces",
+    ),
     Variable(name="CONCUR_ENGINE_KIND", path=("engines", 0, "kind"), meaning="sglang, vllm or tensorrt_llm"),
     Variable(name=KEY_VARIABLE, path=("engines", 0, "api_key_env"), meaning="the engine's key itself"),
     Variable(name="CONCUR_FALLBACK", path=("fallback",), meaning="unlimited, or a number of agents"),
@@ -48,10 +52,21 @@ def override(data: dict[str, Any], env: Mapping[str, str]) -> dict[Path, str]:
             continue
         if variable.path == ("law",):
             changed = _override_law(data, text)
+        elif variable.path == _ENGINE and _are_several(data.get("engines"), text):
+            urls = text.split()
+            data["engines"] = [{"url": url} for url in urls]
+            changed = [("engines", number, "url") for number in range(len(urls))]
         else:
             changed = _put(data, variable.path, _value(variable, text))
         origins |= dict.fromkeys(changed, variable.name)
     return origins
+
+
+def _are_several(engines: object, text: str) -> bool:
+    """Whether the list is replaced: it has several engines, or is to have several."""
+    if engines is not None and not isinstance(engines, list):
+        return False
+    return len(text.split()) > 1 or len(engines or ()) > 1
 
 
 def _value(variable: Variable, text: str) -> object:
@@ -67,15 +82,17 @@ def _value(variable: Variable, text: str) -> object:
 
 def _put(data: dict[str, Any], path: Path, value: object) -> list[Path]:
     """Set the field; not where the file has something in its way that will be refused."""
-    place: Any = data
-    for step, after in itertools.pairwise(path):
-        if isinstance(step, str):
-            place = place.setdefault(step, [{}] if isinstance(after, int) else {})
-        elif len(place) == 1:
-            place = place[step]
-        else:
+    if path[0] == "engines":
+        engines = data.setdefault("engines", [{}])
+        if not isinstance(engines, list) or not all(isinstance(each, dict) for each in engines):
             return []
-        if not isinstance(place, list if isinstance(after, int) else dict):
+        for each in engines:  # what is said of the engine is said of all
+            each[path[-1]] = value
+        return [("engines", number, path[-1]) for number in range(len(engines))]
+    place: Any = data
+    for step in path[:-1]:
+        place = place.setdefault(step, {})
+        if not isinstance(place, dict):
             return []
     place[path[-1]] = value
     return [path]

@@ -21,7 +21,7 @@ from concur_agents.errors import ConfigError
 __all__ = ["Loaded", "load"]
 
 _BLOCK = "concur"
-_NO_ENGINE = "no engine is known: set CONCUR_ENGINE_URL, or give engines, a list of one {url: http://...}"
+_NO_ENGINE = "no engine is known: set CONCUR_ENGINE_URL, or give engines, a list of {url: http://...}"
 
 
 @dataclass(frozen=True, slots=True)

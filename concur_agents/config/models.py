@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from concur_agents.config.environment import KEY_VARIABLE
 from concur_agents.config.fields import (
@@ -26,10 +26,19 @@ from concur_agents.config.fields import (
 from concur_agents.config.laws import BudgetLawConfig, LawConfig
 from concur_agents.engines import VLLM, SGLang, TensorRTLLM
 from concur_agents.engines.reader import MetricsReader
+from concur_agents.engines.url import engine_url
 
 __all__ = ["Config", "EngineConfig", "IdentityConfig", "LoggingConfig"]
 
 _READERS: Final[dict[str, type[MetricsReader]]] = {"sglang": SGLang, "vllm": VLLM, "tensorrt_llm": TensorRTLLM}
+
+
+def _once(engines: tuple[EngineConfig, ...]) -> tuple[EngineConfig, ...]:
+    urls = [engine_url(each.url).url for each in engines]
+    twice = next((url for url in urls if urls.count(url) > 1), None)
+    if twice is not None:
+        raise ValueError(f"must not hold an engine twice, got {twice}")
+    return engines
 
 
 def _as_tuple(value: object) -> object:
@@ -86,9 +95,13 @@ class Config(Section):
     """All of it."""
 
     engines: Annotated[
-        tuple[EngineConfig, ...], Field(max_length=1), BeforeValidator(_as_tuple), Allowed("a list of one engine")
+        tuple[EngineConfig, ...],
+        Field(max_length=256),
+        BeforeValidator(_as_tuple),
+        AfterValidator(_once),
+        Allowed("a list of at most 256 different engines"),
     ] = ()
-    """The engine whose agents are controlled: exactly one for now."""
+    """The engines whose agents are controlled, each with a window of its own."""
     controller: ControllerUrl | None = None
     """A shared controller (concur serve) for frameworks that are configured by text alone; null: one a process."""
     law: LawConfig = BudgetLawConfig()
@@ -105,3 +118,14 @@ class Config(Section):
     """How agents are named to the engine."""
     logging: Annotated[LoggingConfig, Allowed("a block")] = LoggingConfig()
     """What is told, and where."""
+
+    def parameters(self) -> dict[str, Any]:
+        """What every kind of controller takes of it, by its parameters' names; which engines is for each to say."""
+        return {
+            "law": self.law.build(),
+            "tick": self.tick,
+            "stale_after": self.stale_after,
+            "fallback": self.fallback,
+            "history": self.history,
+            "session_header": self.identity.header,
+        }

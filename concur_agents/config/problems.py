@@ -92,7 +92,7 @@ def _text(path: Path, law: object, error: Any) -> str:
                 return "is not a known field: put the key into an environment variable, and its name into api_key_env"
             return f"is not a known field ({did_you_mean(path[-1], section_at(path, law).model_fields)})"
         case "too_long":
-            return f"must be {_allowed(path, law)}: several engines are not supported yet, got {len(error['input'])}"
+            return f"must be {_allowed(path, law)}, got {len(error['input'])}"
     if path[-1:] == ("api_key_env",):
         return f"must be {_allowed(path, law)} (what it is now is not shown: it may be a key)"
     if path in _BLOCKS or path[:-1] == ("engines",):

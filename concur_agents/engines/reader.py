@@ -53,6 +53,11 @@ class MetricsReader:
         self._last: EngineSample | None = None
         self._order: list[str] = list(self.paths)
 
+    @property
+    def url(self) -> str:
+        """The engine's base address."""
+        return self._url.url
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._url)!r})"
 

@@ -1,7 +1,13 @@
-"""Which of several engines each agent is on. Pure: no clock, no threads, no I/O, and nothing of a gateway."""
+"""Several engines: which one each agent is on, and their seats as one controller's.
 
+* ``load``, ``policy``: who goes where, and who moves. Pure: no clock, no threads, no I/O, and nothing of a gateway.
+* ``limiter``, ``controller``: all engines' controllers in one process.
+* ``shard``, ``directory``, ``board``, ``words``, ``seats``, ``spread``: each engine's controller anywhere, whatever
+  carries what they say.
+"""
+
+from concur_agents.fleet.controller import FleetController
 from concur_agents.fleet.load import EngineLoad, Refill
 from concur_agents.fleet.policy import Fleet, Move
-from concur_agents.fleet.scatter import ScatterWatch
 
-__all__ = ["EngineLoad", "Fleet", "Move", "Refill", "ScatterWatch"]
+__all__ = ["EngineLoad", "Fleet", "FleetController", "Move", "Refill"]

@@ -199,6 +199,13 @@ class Exchange:
             raise Refusal(400, "the request's target must be a path of the engine", "invalid_request_error")
         if any(_CONTROLS.search(value) for _, value in self._raw):
             raise Refusal(400, "the request's headers hold control characters", "invalid_request_error")
+        if (
+            self.headers.get("upgrade", "").lower() == "websocket"
+            and "upgrade" in self.headers.get("connection", "").lower()
+        ):
+            raise Refusal(
+                501, "WebSockets do not go through the gateway: ask the engine itself", "invalid_request_error"
+            )
 
     def _too_large(self, most: int) -> Refusal:
         return Refusal(413, f"the body has more than {most} bytes, the most that is taken", "invalid_request_error")

@@ -6,6 +6,7 @@ What is said is believed: two clients that send the same id are one agent. What 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -121,7 +122,9 @@ def _short(agent_id: str) -> str:
 
 
 def _unquoted(value: str) -> str:
-    """Percent-decoded; bytes that are no UTF-8 stay apart from each other."""
+    """As a URL would call it: UTF-8, percent-decoded; bytes that are none stay apart from each other."""
+    with contextlib.suppress(UnicodeError):
+        value = value.encode("latin-1").decode()
     return unquote(value, errors="surrogateescape")
 
 

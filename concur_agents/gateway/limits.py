@@ -42,6 +42,12 @@ class GatewayLimits:
     """Seconds a request waits for an engine that takes no connections, before it is answered with 503. >= 0."""
     heartbeat: float = 15.0
     """Seconds between signs of life to a client that announced its last try. > 0."""
+    send_wait: float = 60.0
+    """Seconds that a client may take for a request's head, and for each next piece of its body; then its connection is
+    cut. > 0."""
+    read_wait: float = 600.0
+    """Seconds in which a client must have read something of a reply that waits for it; then its connection is cut, and
+    its agent is at its boundary. > 0."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

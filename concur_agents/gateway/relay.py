@@ -7,6 +7,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 import aiohttp
+import anyio.lowlevel
 
 from concur_agents.gateway.exchange import Exchange, Refusal
 from concur_agents.gateway.replies import ReplyWatch
@@ -38,6 +39,8 @@ async def relay(
             await exchange.begin(response.status, response.raw_headers)
         left = int(response.headers.get("content-length", -1))
         async for chunk in response.content.iter_any():
+            # A task that finds more to read each time it is looked at is never seen to wait, and so not cancelled.
+            await anyio.lowlevel.checkpoint_if_cancelled()
             left -= len(chunk)
             if watch is not None:
                 watch.feed(chunk)

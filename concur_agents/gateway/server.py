@@ -9,6 +9,8 @@ import socket
 import uvicorn
 
 from concur_agents.gateway.app import Gateway
+from concur_agents.gateway.protocol import PatientProtocol
+from concur_agents.gateway.sockets import notice_dead_hosts
 
 __all__ = ["build_server"]
 
@@ -45,11 +47,16 @@ def build_server(
             asyncio.get_running_loop().call_later(grace, gateway.abort)
             await super().shutdown(sockets)
 
+    class Protocol(PatientProtocol):
+        send_wait = gateway.limits.send_wait
+        read_wait = gateway.limits.read_wait
+
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named since asyncio switches Nagle's algorithm off only on sockets that say they are TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        notice_dead_hosts(listener)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
     except OSError:
@@ -57,7 +64,7 @@ def build_server(
         raise
     config = uvicorn.Config(
         gateway,
-        http="h11",  # it bounds a request's head, and is strict about what ends a body
+        http=Protocol,  # h11: it bounds a request's head, and is strict about what ends a body
         h11_max_incomplete_event_size=_HEAD,
         ws="none",
         lifespan="on",

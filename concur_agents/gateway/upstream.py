@@ -17,6 +17,7 @@ from yarl import URL
 
 from concur_agents.controller import Controller
 from concur_agents.engines.url import engine_url
+from concur_agents.gateway.sockets import connecting
 
 __all__ = ["RANK_HEADER", "EngineDownError", "EngineLostError", "Upstream"]
 
@@ -96,7 +97,11 @@ class Upstream:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=_KEEP_ALIVE_S, ttl_dns_cache=10, ssl=ssl.create_default_context()
+                limit=0,
+                keepalive_timeout=_KEEP_ALIVE_S,
+                ttl_dns_cache=10,
+                ssl=ssl.create_default_context(),
+                socket_factory=connecting,
             ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -16,6 +16,7 @@ __all__ = ["TokenBudget"]
 _LEAST_TRUST = 0.1  # below a tenth of the pool it is not the agents that evict each other
 _CUT, _REGAINED = 0.95, 1.02  # trust: lost at once, won back in one cycle of the agents without losses
 _CHEAP = 4.0  # tokens prefilled for each generated: fewer take less time than that one, on all cards we know
+_LITTLE = 3.0  # tokens held for each that a step generates: the same with room for agents that begin with little
 _TOO_MUCH = 0.9  # of what was held when contexts were lost, for a pool whose capacity nobody says
 _DOUBLE, _MORE = 2.0, 1.1  # in one cycle of the agents: less often nobody has come back to tell
 _HALF = 0.5  # more is not cut at once: what is lost after a cut was evicted before it
@@ -120,6 +121,8 @@ class TokenBudget:
         if population.measured is False or (blind and population.measured):
             inner = law.without.decide(sample, population)
             return replace(inner, law=replace(law, without=inner.law or law.without))
+        if _worthless(population):  # what is lost meanwhile says nothing of the pool, nor in the cycle after it
+            return Decision(math.inf, Reason.FOLLOW, replace(law, calm_s=0.0))
         law, reason = law._learn(sample, population)
         tokens = max(0.0, (1 - law.margin) * law._pool - population.shared_prefix - law._unseen(sample, population))
         if population.first_context is None:
@@ -201,6 +204,17 @@ class TokenBudget:
             return self, Reason.FOLLOW
         rate = _DOUBLE if self.probing else _MORE
         return replace(self, learned=self.learned * rate ** _cycles(population)), Reason.GROW
+
+
+def _worthless(population: Population) -> bool:
+    """Whether to prefill a whole context again takes less time than the step that follows spends on decoding.
+
+    Then it is the decode batch that counts, and it is largest with everybody in the engine, who serves each in turn:
+    agents that wait for a seat start late, and the last of them are alone at the end.
+    """
+    if population.mean_context is None or population.generated is None:
+        return False
+    return population.mean_context - population.shared_prefix < _LITTLE * population.generated
 
 
 def _cycles(population: Population) -> float:

@@ -34,6 +34,7 @@ class RemoteController(BaseController):
       background, before the same agent's next request.
     * ``pause``, ``park`` and ``finish`` return what this process knows.
     * While the controller is gone, agents go on without control; that is said once, and when it is back.
+    * Where it has several engines, each agent is on the one that the controller says, as :meth:`engine` does.
     * A name that another process has given to a running agent is ``<name>~<8 hex digits>`` at the controller.
     * A forked child is another worker, without agents.
 
@@ -91,23 +92,46 @@ class RemoteController(BaseController):
             session_header=session_header,
         )
 
+    # --- engines ---
+
+    @property
+    def all_engines(self) -> tuple[str, ...]:
+        """The engines' addresses, where the controller has several and has said so; :meth:`start` waits for nothing."""
+        return self._remote.all_engines
+
+    @property
+    def may_have_several(self) -> bool:
+        """False once the controller has said that it has one."""
+        return self._remote.may_have_several
+
     # --- seeing ---
 
     def stats(self) -> Stats:
-        """This moment, at the controller.
+        """This moment, at the controller; of several engines, all together.
 
         Raises:
             UnreachableError: it does not answer.
         """
         return from_json(Stats, self._remote.ask(ReadStats()))
 
-    def history(self) -> tuple[WindowChange, ...]:
-        """The last changes of the window, oldest first.
+    def stats_of(self, engine: str) -> Stats:
+        """This moment, at one of several engines.
 
         Raises:
             UnreachableError: the controller does not answer.
+            RefusedError: there is no such engine.
         """
-        return tuple(from_json(WindowChange, each) for each in self._remote.ask(ReadHistory())["history"])
+        return from_json(Stats, self._remote.ask(ReadStats(engine=engine)))
+
+    def history(self, engine: str | None = None) -> tuple[WindowChange, ...]:
+        """The last changes of the window, oldest first; of several engines, of one or of all.
+
+        Raises:
+            UnreachableError: the controller does not answer.
+            RefusedError: there is no such engine.
+        """
+        answer = self._remote.ask(ReadHistory(engine=engine))
+        return tuple(from_json(WindowChange, each) for each in answer["history"])
 
     def flush(self) -> None:
         """Block until the controller knows everything that was said so far, or is gone."""

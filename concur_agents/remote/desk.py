@@ -13,11 +13,11 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from concur_agents.errors import ControllerClosedError, LifecycleError, UnknownAgentError
-from concur_agents.limiter import Limiter
+from concur_agents.remote.controlled import Controlled, Several
 from concur_agents.remote.protocol import (
     Admit,
     AgentReport,
@@ -35,6 +35,7 @@ from concur_agents.remote.protocol import (
     Pause,
     ReadHistory,
     ReadStats,
+    Refused,
     RefusedError,
     Register,
     Registered,
@@ -46,30 +47,15 @@ from concur_agents.remote.protocol import (
 )
 from concur_agents.remote.values import to_json
 from concur_agents.remote.workers import Held, Worker
-from concur_agents.samples import AgentState, AgentView, Outcome, Stats, WindowChange
+from concur_agents.samples import AgentState, AgentView, Outcome
 
-__all__ = ["Controlled", "Desk"]
+__all__ = ["Desk"]
 
 _log = logging.getLogger("concur_agents.remote")
 
-_SWEEP_S = 1.0
 # Between two sweeps: longer, and it was this process that stood still (SIGSTOP, a suspended machine), not its workers.
-_STOOD_STILL_S = 5.0
+_SWEEP_S = 1.0
 _ADMITTED = (AgentState.IN_TOOL, AgentState.PARKED, AgentState.RETURNING)
-
-
-class Controlled(Protocol):
-    """What a desk needs of a controller; ``Controller`` is one."""
-
-    @property
-    def limiter(self) -> Limiter:
-        """The seats."""
-
-    def stats(self) -> Stats:
-        """This moment."""
-
-    def history(self) -> tuple[WindowChange, ...]:
-        """The window's last changes."""
 
 
 class Desk:
@@ -115,6 +101,7 @@ class Desk:
         self.incarnation: Final = uuid.uuid4().hex
         """This controller's life: another one after a restart."""
         self._controller = controller
+        self._several = controller if isinstance(controller, Several) else None
         self._limiter = controller.limiter
         self._lease_s, self._in_flight_s, self._unnamed_s = lease_s, in_flight_s, unnamed_s
         self._max_workers, self._max_agents, self._max_waiting = max_workers, max_agents, max_waiting
@@ -138,8 +125,9 @@ class Desk:
             Observe: self._observe,
             ListAgents: self._list,
             OneAgent: self._one,
-            ReadStats: lambda _: to_json(self._controller.stats()),
-            ReadHistory: lambda _: {"history": [to_json(each) for each in self._controller.history()]},
+            Refused: self._engine_refused,
+            ReadStats: self._stats,
+            ReadHistory: self._history,
         }
 
     async def handle(self, operation: str, body: object) -> dict[str, Any]:
@@ -173,11 +161,13 @@ class Desk:
 
     def sweep(self) -> None:
         """Look whose lease has lapsed."""
-        now, before = self._clock(), self._swept_at
+        now = self._clock()
+        stood_still_s = max(0.0, now - self._swept_at - _SWEEP_S)
         self._swept_at = now
-        if now - before > _STOOD_STILL_S:
-            for worker in (*self._workers.values(), *self._unnamed.values()):
-                worker.until += now - before
+        for worker in (*self._workers.values(), *self._unnamed.values()):
+            worker.until += stood_still_s
+        for held in self._adrift.values():
+            held.until = None if held.until is None else held.until + stood_still_s
         for worker in [each for each in self._workers.values() if each.until <= now]:
             _log.warning("worker %s was not heard of for %g s: its agents between steps end", *_shown(worker))
             self._drop(worker, now)
@@ -195,10 +185,16 @@ class Desk:
 
     def _register(self, operation: Register) -> dict[str, Any]:
         now, name = self._clock(), operation.worker
+        if self._several is not None and operation.protocol < 2:
+            raise RefusedError(
+                Kind.INVALID,
+                "this controller has several engines, and the worker's concur-agents is too old to be told which one an"
+                " agent is on: install the controller's version there",
+            )
         worker = self._workers.get(name)
         if worker is not None and operation.seq is not None and operation.seq <= worker.seq:
             worker.renew(now)
-            return body_of(Registered(lease_s=worker.lease_s))  # said twice, or late: it has gone on since
+            return body_of(self._registered(worker))  # said twice, or late: it has gone on since
         if worker is None:
             if len(self._workers) >= self._max_workers:
                 raise RefusedError(Kind.FULL, f"the controller has {self._max_workers} workers")
@@ -209,7 +205,11 @@ class Desk:
         worker.renew(now)
         self._end_missing(worker, operation)
         taken = self._take_in(worker, operation.agents)
-        return body_of(Registered(lease_s=worker.lease_s, taken=taken))
+        return body_of(self._registered(worker, taken))
+
+    def _registered(self, worker: Worker, taken: tuple[str, ...] = ()) -> Registered:
+        engines = () if self._several is None else self._several.all_engines
+        return Registered(lease_s=worker.lease_s, taken=taken, engines=engines)
 
     def _end_missing(self, worker: Worker, operation: Register) -> None:
         """Whoever was this worker's, and is not there any more."""
@@ -236,6 +236,8 @@ class Desk:
                 continue
             self._unask(held)
             held.seq, held.answer, held.suspended = worker.seq, {}, report.suspended
+            if report.engine is not None and self._several is not None:
+                self._several.follow(report.agent, report.engine)
             views.append((_view(report), report.age_s))
         self._limiter.restore(views)
         return tuple(taken)
@@ -379,6 +381,8 @@ class Desk:
                     f"agent {message.agent!r:.80} was never admitted, or has finished: admit it first",
                 )
             held = self._open(message.agent, worker)
+            if message.age_s > 0:  # its place in the queue is as if it had asked here
+                self._limiter.restore([(_newcomer(message), message.age_s)])
         elif (message.seq is not None and message.seq < held.seq) or message.key in held.past:
             return None
         elif (message.seq is not None and message.seq == held.seq) or (
@@ -513,13 +517,37 @@ class Desk:
         return held.answer
 
     def _where(self, agent: str, *, granted: bool = False, changed: bool = False) -> Answer:
-        return Answer(granted=granted, changed=changed, state=self._limiter.state(agent))
+        engine = self._limiter.engine(agent) if granted else None
+        return Answer(granted=granted, changed=changed, state=self._limiter.state(agent), engine=engine)
 
     def _take_usage(self, agent: str, message: Pause | Park | Finish | Observe) -> None:
         if message.usage is not None:
             self._limiter.observe(agent, message.usage)
 
+    # --- engines ---
+
+    def _engine_refused(self, message: Refused) -> dict[str, Any]:
+        worker = self._known(message.worker)
+        _log.warning("worker %r was refused a connection by engine %r", worker.name[:80], message.engine[:200])
+        self._limiter.refused(message.engine)
+        return {}
+
     # --- seeing ---
+
+    def _stats(self, message: ReadStats) -> dict[str, Any]:
+        several = self._several
+        if several is None:
+            return dict(to_json(self._controller.stats()))
+        with _refused_values():
+            if message.engine is not None:
+                return dict(to_json(several.stats_of(message.engine)))
+        by_engine = {engine: to_json(several.stats_of(engine)) for engine in several.all_engines}
+        return {**to_json(several.stats()), "engines": by_engine}
+
+    def _history(self, message: ReadHistory) -> dict[str, Any]:
+        with _refused_values():
+            changes = self._controller.history() if self._several is None else self._several.history(message.engine)
+        return {"history": [to_json(each) for each in changes]}
 
     def _list(self, message: ListAgents) -> dict[str, Any]:
         views = self._limiter.views()
@@ -535,7 +563,16 @@ class Desk:
     def _shown(self, view: AgentView) -> dict[str, Any]:
         held = self._held.get(view.agent_id)
         worker = held.worker.name if held is not None and held.worker.named and held.until is None else None
-        return {**to_json(view), "worker": worker}
+        engine = self._limiter.engine(view.agent_id)
+        return {**to_json(view), "worker": worker} | ({} if engine is None else {"engine": engine})
+
+
+@contextlib.contextmanager
+def _refused_values() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise RefusedError(Kind.INVALID, str(error)) from None
 
 
 def _taken(agent: str, whose: str) -> RefusedError:
@@ -555,6 +592,17 @@ def _tell(loop: asyncio.AbstractEventLoop, held: Held) -> None:
 
 def _shown(worker: Worker) -> tuple[str, float]:
     return f"{worker.name!r:.80}", worker.lease_s
+
+
+def _newcomer(message: Admit) -> AgentView:
+    return AgentView(
+        agent_id=message.agent,
+        parent=message.parent,
+        state=AgentState.WAITING,
+        steps=0,
+        context_tokens=None,
+        waited_s=0.0,
+    )
 
 
 def _view(report: AgentReport) -> AgentView:

@@ -13,14 +13,15 @@ try:
 except ImportError as missing:
     raise ImportError(f"a remote controller needs {missing.name}: pip install 'concur-agents[remote]'") from missing
 
-from concur_agents.remote.protocol import UnreachableError
+from concur_agents.remote.protocol import PROTOCOL, UnreachableError
+from concur_agents.remote.service import PROTOCOL_HEADER
 
 __all__ = ["HttpTransport"]
 
 _IDLE_S = 60.0
 # Of one answer: a thousand agents are some 200 kB.
 _LONGEST_ANSWER = 64 * 2**20
-_OF_WORKERS = frozenset({"register", "heartbeat", "leave"})
+_OF_WORKERS = frozenset({"register", "heartbeat", "leave", "refused"})
 _SEEING = frozenset({"agents", "stats", "history"})
 
 
@@ -35,7 +36,8 @@ class HttpTransport:
     def __init__(self, url: str, token: str | None = None) -> None:
         self._base: Final = url + "/concur/v1/"
         self._where: Final = url
-        self._headers: Final = {} if token is None else {"Authorization": f"Bearer {token}"}
+        authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._headers: Final = {PROTOCOL_HEADER: str(PROTOCOL)} | authorization
         self._session: aiohttp.ClientSession | None = None
 
     async def call(self, operation: str, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
@@ -80,7 +82,7 @@ class HttpTransport:
 def _where(operation: str, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """Method, path and body of an operation."""
     if operation in _SEEING:
-        query = "&".join(f"{name}={value}" for name, value in body.items())
+        query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in body.items())
         return "GET", operation + (f"?{query}" if query else ""), {}
     kind = "worker" if operation in _OF_WORKERS else "agent"
     # Half a character is a name too; the address's own parser must not touch what is encoded.

@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from concur_agents.remote.awake import Awake
 from concur_agents.remote.protocol import (
     Heartbeat,
     Kind,
@@ -39,6 +40,8 @@ _LONGEST_RETRY_S = 0.5
 _LONGEST_KNOCK_S = 5.0
 # Of a lease: two may be lost.
 _HEARTBEAT = 1 / 3
+# Of the patience: so long may this process stand still before that is not counted.
+_LOOK = 1 / 8
 
 
 class Standing(enum.Enum):
@@ -65,7 +68,7 @@ class Link:
         lease_s: seconds without a word after which we are taken to be gone; None as the controller likes.
         patience_s: seconds without an answer after which the controller is taken to be gone.
         snapshot: makes a registration of what we have, with a ``seq``.
-        joined: called when the controller knows it, with the agents that are another worker's by now.
+        joined: called when the controller knows it, with its answer.
         broken: called when what was asked before is not answered any more: the link is going down, or joins.
     """
 
@@ -78,7 +81,7 @@ class Link:
         lease_s: float | None,
         patience_s: float,
         snapshot: Callable[[int], Register],
-        joined: Callable[[tuple[str, ...]], None],
+        joined: Callable[[Registered], None],
         broken: Callable[[], None],
     ) -> None:
         self.worker: Final = worker
@@ -96,6 +99,7 @@ class Link:
         self._disturbed = asyncio.Event()
         """Not up any more."""
         self._numbers = itertools.count(1)
+        self._awake = Awake(patience_s * _LOOK)
 
     def next_seq(self) -> int:
         """Of the next operation."""
@@ -108,6 +112,13 @@ class Link:
 
     async def run(self) -> None:
         """Keep it up until cancelled."""
+        looking = asyncio.get_running_loop().create_task(self._awake.run())
+        try:
+            await self._keep()
+        finally:
+            looking.cancel()
+
+    async def _keep(self) -> None:
         reason = await self._join()
         while True:
             if reason is None:
@@ -133,7 +144,7 @@ class Link:
             RefusedError: the controller says no.
         """
         body = body_of(operation)
-        clock = asyncio.get_running_loop().time
+        clock = self._awake.now
         retry_s, began = _FIRST_RETRY_S, clock()
         while self.standing is Standing.UP:
             try:
@@ -189,7 +200,7 @@ class Link:
     async def _join(self) -> str | None:
         """Register; why not, if it fails."""
         register = self._snapshot(self.next_seq())
-        clock = asyncio.get_running_loop().time
+        clock = self._awake.now
         retry_s, until = _FIRST_RETRY_S, clock() + self._patience_s
         while True:
             try:
@@ -206,7 +217,7 @@ class Link:
                 retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
                 continue
             self._lease_s = answer.lease_s
-            self._joined(answer.taken)
+            self._joined(answer)
             if self.problem is not None:
                 _log.warning("the controller at %s is back", self._where)
             self.problem = None

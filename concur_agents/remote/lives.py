@@ -23,6 +23,8 @@ class RemoteRequest:
     agent_id: str
     parent: str | None
     step: bool
+    age_s: float = 0.0
+    """Seconds since the agent first asked for a seat, elsewhere."""
     waiter: Waiter = field(default_factory=Waiter)
     life: Life | None = None
     granted: bool = False
@@ -38,6 +40,8 @@ class Life:
     line: Line
     born: float
     """When it was begun; seconds on the worker's clock."""
+    elsewhere: bool = False
+    """It lived at another controller before."""
     alias: str | None = None
     """What the controller calls it, where another worker has an agent of its name."""
     parent: str | None = None
@@ -50,6 +54,8 @@ class Life:
     suspended: bool = False
     parked: bool = False
     """Its seat was given back."""
+    engine: str | None = None
+    """The engine that it is on, where there are several."""
     steps: int = 0
     context: int | None = None
     usage: TokenUsage | None = None
@@ -92,6 +98,7 @@ class Life:
             steps=self.steps,
             context_tokens=self.context,
             suspended=self.suspended,
+            engine=self.engine,
         )
 
 

@@ -12,12 +12,14 @@ from typing import Any, Final
 from concur_agents.errors import ControllerClosedError, UnknownAgentError
 from concur_agents.remote.link import GoneError, Link
 from concur_agents.remote.lives import Life, Line, RemoteRequest, Word
+from concur_agents.remote.places import Places
 from concur_agents.remote.protocol import (
     Finish,
     Operation,
     Park,
     Pause,
     Register,
+    Registered,
     Transport,
     UnreachableError,
     Withdraw,
@@ -58,6 +60,7 @@ class OwnAgents:
         self._worker: Final = worker
         self._where = where
         self._states = states
+        self.engines: Final = Places()
         self._lease_s, self._patience_s = lease_s, patience_s
         self._closed = False
         self._lives: dict[str, Life] = {}
@@ -109,6 +112,9 @@ class OwnAgents:
             return
         life = request.life = self._life(request.agent_id)
         life.parent = life.parent or request.parent
+        if request.age_s > 0 and not life.known:
+            life.elsewhere = True
+            life.born = min(life.born, time.monotonic() - request.age_s)
         life.suspended = False
         self._have_parents |= life.parent is not None
         if life.generating:
@@ -162,6 +168,10 @@ class OwnAgents:
         if life is not None and life.generating and (request is None or request.life is life):
             life.usage = usage
 
+    def refused(self, engine: str) -> None:
+        """An engine took no connection."""
+        self.engines.refused(engine, self._link)
+
     # --- what becomes of questions ---
 
     def granted(self, life: Life, *, known: bool) -> None:
@@ -169,6 +179,9 @@ class OwnAgents:
         life.generating, life.parked, life.asking = True, False, False
         life.usage, life.seq, life.known = None, None, known
         life.steps += 1
+        if not known:
+            self.engines.choose(life, self._lives.values())
+        self.engines.note(life)
         requests, life.waiting = life.waiting, []
         for request in requests:
             self._grant(life, request)
@@ -187,8 +200,7 @@ class OwnAgents:
             return None
         keep = life.entered or life.steps > 0
         if not keep:  # it leaves without having been there
-            del self._lives[life.agent_id]
-            self._states.pop(life.agent_id, None)
+            self._forget(life)
         return Withdraw(**self._of(life), keep=keep) if asked else None
 
     def ending_lost(self, message: Finish) -> None:
@@ -276,8 +288,7 @@ class OwnAgents:
 
     def _end(self, life: Life, outcome: Outcome) -> None:
         agent_id = life.agent_id
-        del self._lives[agent_id]
-        self._states.pop(agent_id, None)
+        self._forget(life)
         usage, known = life.usage if life.generating else None, life.known or life.asked
         self.failed(life, UnknownAgentError(f"agent {agent_id!r} was finished while it waited for a seat"))
         if life.call is not None:
@@ -290,6 +301,11 @@ class OwnAgents:
             for child in [each for each in self._lives.values() if each.parent == agent_id and not each.entered]:
                 if self._lives.get(child.agent_id) is child:
                     self._end(child, outcome)
+
+    def _forget(self, life: Life) -> None:
+        del self._lives[life.agent_id]
+        self._states.pop(life.agent_id, None)
+        self.engines.forget(life.agent_id)
 
     def _say(self, line: Line, word: Word) -> None:
         line.words.append(word)
@@ -323,14 +339,14 @@ class OwnAgents:
             ended=(*self._ended, *untold),
         )
 
-    def _joined(self, taken: tuple[str, ...]) -> None:
+    def _joined(self, answer: Registered) -> None:
         self._ended.clear()
-        others = set(taken)
+        self.engines.all, self.engines.known = answer.engines, True
+        others = set(answer.taken)
         for life in [each for each in self._lives.values() if each.name in others]:
             life.known = False
             if life.suspended:
-                del self._lives[life.agent_id]  # another process has gone on with it
-                self._states.pop(life.agent_id, None)
+                self._forget(life)  # another process has gone on with it
             else:
                 life.rename()
 

@@ -26,6 +26,7 @@ from concur_agents.usage import TokenUsage
 __all__ = [
     "LONGEST_WAIT_S",
     "OPERATIONS",
+    "PROTOCOL",
     "Admit",
     "AgentReport",
     "Answer",
@@ -43,6 +44,7 @@ __all__ = [
     "Pause",
     "ReadHistory",
     "ReadStats",
+    "Refused",
     "RefusedError",
     "Register",
     "Registered",
@@ -57,6 +59,8 @@ __all__ = [
     "refusal",
 ]
 
+PROTOCOL: Final = 2
+"""Of what a worker understands: from 2 on, that a grant names an engine. Who does not say is 1."""
 LONGEST_WAIT_S: Final = 60.0
 """Of one request for a seat; who still waits asks again."""
 _LONGEST_NAME = 1024
@@ -167,6 +171,8 @@ class Admit(OfAgent):
     name: ClassVar[str] = "admit"
     parent: str | None = None
     wait_s: float = 0.0
+    age_s: float = 0.0
+    """Seconds since it first asked for a seat, at another controller. As in a registration, who says it is believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +241,8 @@ class AgentReport:
     context_tokens: int | None = None
     suspended: bool = False
     """Its run has ended; any worker may go on with it."""
+    engine: str | None = None
+    """The address of the engine that it is on, where there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +263,8 @@ class Register(OfWorker):
     agents: tuple[AgentReport, ...] = ()
     ended: tuple[tuple[str, Outcome], ...] = ()
     """How agents ended that are not there any more, as far as it was not told."""
+    protocol: int = 1
+    """See :data:`PROTOCOL`. A transport's: controllers that do not know the field refuse it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +279,14 @@ class Leave(OfWorker):
     """It goes, and its agents end."""
 
     name: ClassVar[str] = "leave"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused(OfWorker):
+    """An engine took no connection of its."""
+
+    name: ClassVar[str] = "refused"
+    engine: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,23 +308,25 @@ class OneAgent(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStats(Operation):
-    """This moment."""
+    """This moment, of all engines or of one."""
 
     name: ClassVar[str] = "stats"
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadHistory(Operation):
-    """The window's last changes."""
+    """The window's last changes, likewise."""
 
     name: ClassVar[str] = "history"
+    engine: str | None = None
 
 
 OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     each.name: each
     for each in (
         *(Admit, Resume, Pause, Park, Withdraw, Finish, Observe),
-        *(Register, Heartbeat, Leave, ListAgents, OneAgent, ReadStats, ReadHistory),
+        *(Register, Heartbeat, Leave, Refused, ListAgents, OneAgent, ReadStats, ReadHistory),
     )
 }
 """By name."""
@@ -325,6 +345,8 @@ class Answer:
     """Something was done: it was generating, held a seat, was known."""
     state: AgentState | None = None
     """Where it is now; None when it is not known (any more)."""
+    engine: str | None = None
+    """The address of the engine that its generation is to go to; None where there is only one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,6 +357,8 @@ class Registered:
     """Seconds without a word after which it is taken to be gone."""
     taken: tuple[str, ...] = ()
     """Agents of its that another worker runs by now; they were not taken in."""
+    engines: tuple[str, ...] = ()
+    """The engines' addresses, where there are several."""
 
 
 def refusal(kind: str, message: str) -> dict[str, Any]:
@@ -513,6 +537,8 @@ _FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     "changed": _flag,
     "context_tokens": _whole(0),
     "ended": _endings,
+    "engine": _text,
+    "engines": _names,
     "granted": _flag,
     "keep": _flag,
     "key": _text,
@@ -521,6 +547,7 @@ _FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     "offset": _whole(0),
     "outcome": _outcome,
     "parent": _text,
+    "protocol": _whole(1),
     "seq": _whole(0),
     "state": _state,
     "steps": _whole(0),

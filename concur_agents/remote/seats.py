@@ -68,7 +68,12 @@ class RemoteSeats:
         self._states: dict[str, AgentState] = {}
         worker = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._own = OwnAgents(
-            self._make_transport, worker, self.where, self._states, lease_s=self._lease_s, patience_s=self._patience_s
+            self._make_transport,
+            worker,
+            self.where,
+            self._states,
+            lease_s=self._lease_s,
+            patience_s=self._patience_s,
         )
 
     # --- from any thread ---
@@ -92,10 +97,10 @@ class RemoteSeats:
             self._states.pop(agent_id, None)
         self._post(self._own.left, agent_id, outcome)
 
-    def request(self, agent_id: str, parent: str | None, *, step: bool = False) -> RemoteRequest:
-        """See ``Seats``."""
+    def request(self, agent_id: str, parent: str | None, *, step: bool = False, age_s: float = 0.0) -> RemoteRequest:
+        """See ``Seats``; a new agent first asked for a seat so long ago, at another controller."""
         self._check_open(agent_id)
-        request = RemoteRequest(agent_id, parent, step)
+        request = RemoteRequest(agent_id, parent, step, age_s)
         self._states.setdefault(agent_id, AgentState.WAITING)
         self._post(self._own.requested, request)
         return request
@@ -186,11 +191,24 @@ class RemoteSeats:
                 return None
             raise
 
-    def engine(self, agent_id: str) -> None:
-        """See ``Seats``: they are one engine's, which clients know."""
+    @property
+    def all_engines(self) -> tuple[str, ...]:
+        """The engines' addresses, where there are several and the controller has said so."""
+        return self._own.engines.all
+
+    @property
+    def may_have_several(self) -> bool:
+        """Whether it has, or has not been heard of."""
+        return bool(self.all_engines) or not self._own.engines.known
+
+    def engine(self, agent_id: str) -> str | None:
+        """See ``Seats``: as the seat's grant said."""
+        return self._own.engines.of(agent_id)
 
     def refused(self, engine: str) -> None:
-        """See ``Seats``: there is no other."""
+        """See ``Seats``: the controller is told, before any agent of ours asks for its next seat."""
+        if engine in self.all_engines:
+            self._post(self._own.refused, engine)
 
     def ask(self, operation: Operation) -> dict[str, Any]:
         """Block for the answer to something that is no agent's, once everything said before is told.

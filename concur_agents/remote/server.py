@@ -14,7 +14,8 @@ from typing import Final, Protocol, Self
 import aiohttp
 from aiohttp import web
 
-from concur_agents.remote.desk import Controlled, Desk
+from concur_agents.remote.controlled import Controlled
+from concur_agents.remote.desk import Desk
 from concur_agents.remote.protocol import Kind, RefusedError
 from concur_agents.remote.service import Service
 

@@ -11,7 +11,10 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from concur_agents.remote.desk import Desk
 from concur_agents.remote.protocol import Kind, RefusedError, refusal
 
-__all__ = ["Service"]
+__all__ = ["PROTOCOL_HEADER", "Service"]
+
+PROTOCOL_HEADER: Final = "concur-protocol"
+"""Names what a worker understands. A header, since controllers that do not know it pass it over."""
 
 _BASE = "/concur/v1/"
 # A registration of 100,000 agents is some 20 MB.
@@ -29,7 +32,7 @@ _STATUS: Final = {
     Kind.FAILED: 500,
 }
 _OF_AGENTS = ("admit", "resume", "pause", "park", "withdraw", "finish", "observe")
-_OF_WORKERS = ("register", "heartbeat", "leave")
+_OF_WORKERS = ("register", "heartbeat", "leave", "refused")
 _SEEING = ("agents", "stats", "history")
 _WHOLE = ("limit", "offset")
 _NOT_FOUND: Final = (
@@ -74,6 +77,8 @@ class Service:
             key = headers.get("idempotency-key")
             if key is not None and operation in _OF_AGENTS:
                 values.setdefault("key", key)
+            if operation == "register":
+                values.setdefault("protocol", _protocol(headers.get(PROTOCOL_HEADER, "")))
         except RefusedError as refused:
             answer = refusal(refused.kind, refused.message) | {"controller": desk.incarnation}
         else:
@@ -101,6 +106,10 @@ def _operation(method: str, path: str, query: str) -> tuple[str, dict[str, Any]]
         case "POST", ["workers", worker, what] if what in _OF_WORKERS:
             return what, {"worker": _name(worker)}
     raise RefusedError(Kind.INVALID, f"{method} {path!r:.200}: {_NOT_FOUND}")
+
+
+def _protocol(header: str) -> int:
+    return int(header) if header.isascii() and header.isdecimal() and 0 < len(header) < 10 and int(header) else 1
 
 
 def _name(encoded: str) -> str:

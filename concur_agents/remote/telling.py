@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from concur_agents.remote.link import GoneError, Link, Standing
@@ -81,6 +82,7 @@ class Telling:
         link, other_ways, asked = self._link, 0, False
         while life.waiting:
             await link.settled()
+            await self._own.engines.told()
             if not life.waiting:
                 break
             if link.standing is Standing.DOWN or other_ways > _OTHER_WAYS:
@@ -99,6 +101,7 @@ class Telling:
                 continue  # nobody waits any more, or the link was made anew: that question is void
             life.known = True
             if answer.granted and life.waiting:
+                life.engine = answer.engine
                 self._own.granted(life, known=True)
                 return
             if not answer.granted and answer.state is None:
@@ -125,7 +128,11 @@ class Telling:
 
     async def _question(self, life: Life, seq: int) -> Answer:
         shared: dict[str, Any] = {"agent": life.name, "worker": self._link.worker, "seq": seq, "wait_s": _POLL_S}
-        question = Resume(**shared) if life.known else Admit(**shared, parent=self._own.name_of(life.parent))
+        if life.known:
+            question: OfAgent = Resume(**shared)
+        else:
+            age_s = time.monotonic() - life.born if life.elsewhere else 0.0
+            question = Admit(**shared, parent=self._own.name_of(life.parent), age_s=age_s)
         answer = await self._link.say(question, wait_s=_POLL_S)
         del answer["controller"]
         try:

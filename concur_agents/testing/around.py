@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import sys
 import threading
 import warnings
@@ -15,7 +16,7 @@ from concur_agents.testing.performing import Running
 from concur_agents.testing.play import Play
 from concur_agents.testing.scene import Scene
 
-__all__ = ["Other", "abegin", "begin", "cancel", "check_thinking", "gone", "quiet", "run_all"]
+__all__ = ["Other", "abegin", "begin", "cancel", "check_thinking", "gone", "quiet", "run_crowds"]
 
 
 def cancel(once: Callable[[], None]) -> Callable[[Running], None]:
@@ -75,9 +76,31 @@ async def gone(play: Play) -> None:
     await asyncio.to_thread(play.wait_until, lambda: not play.controller.agents(), "the agent to finish")
 
 
-async def run_all(run: Callable[[Scene], Any], scenes: list[Scene]) -> None:
-    """Run agents side by side in one loop."""
-    await asyncio.gather(*(run(scene) for scene in scenes))
+def run_crowds(play: Play, run: Callable[[Scene], Any], crowds: list[list[Scene]]) -> None:
+    """Run many agents at once: each crowd in a thread of its own, and there in one event loop, unless they block.
+
+    Raises:
+        AssertionError: one fails.
+    """
+    problems: list[BaseException] = []
+
+    async def together(scenes: list[Scene]) -> None:
+        await asyncio.gather(*(run(scene) for scene in scenes))
+
+    def run_one(scenes: list[Scene]) -> None:
+        try:
+            if inspect.iscoroutinefunction(run):
+                asyncio.run(together(scenes))
+            else:
+                run(scenes[0])
+        except BaseException as error:  # noqa: BLE001 - told below
+            problems.append(error)
+
+    threads = [threading.Thread(target=run_one, args=(scenes,), daemon=True) for scenes in crowds]
+    for thread in threads:
+        thread.start()
+    play.wait_until(lambda: not any(thread.is_alive() for thread in threads), "all of them to end")
+    assert not problems, f"{len(problems)} failed, the first with {problems[0]!r}"
 
 
 @contextlib.contextmanager

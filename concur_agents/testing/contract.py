@@ -8,14 +8,14 @@ import functools
 import gc
 import inspect
 import signal
-import threading
 import unittest
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from concur_agents.events import AgentEventKind
 from concur_agents.samples import AgentState
-from concur_agents.testing.around import Other, abegin, begin, cancel, check_thinking, gone, quiet, run_all
+from concur_agents.testing.around import Other, abegin, begin, cancel, check_thinking, gone, quiet, run_crowds
+from concur_agents.testing.dying import check_one_engine_dies
 from concur_agents.testing.exits import run_in_process
 from concur_agents.testing.performing import Running, perform
 from concur_agents.testing.play import Play
@@ -327,26 +327,15 @@ class AdapterContract(abc.ABC):
         """50 agents in threads and event loops at once, on 7 seats."""
         play.with_window(7)
         scenes = [play.scene("echo", ["echo", "echo"]) for _ in range(50)]
-        problems: list[BaseException] = []
-
-        def crowd(those: list[Scene]) -> None:
-            try:
-                if inspect.iscoroutinefunction(self.run):
-                    asyncio.run(run_all(self.run, those))
-                else:
-                    self.run(those[0])
-            except BaseException as error:  # noqa: BLE001 - told below
-                problems.append(error)
-
         share = 13 if inspect.iscoroutinefunction(self.run) else 1
-        crowds = [scenes[first : first + share] for first in range(0, len(scenes), share)]
-        threads = [threading.Thread(target=crowd, args=(those,), daemon=True) for those in crowds]
-        for thread in threads:
-            thread.start()
-        play.wait_until(lambda: not any(thread.is_alive() for thread in threads), "all 50 to end")
-        assert not problems, f"{len(problems)} failed, the first with {problems[0]!r}"
+        run_crowds(play, self.run, [scenes[first : first + share] for first in range(0, len(scenes), share)])
         play.check(completed=50)
         assert 1 < play.most_seated <= 7, f"{play.most_seated} were seated at once"
+
+    @_guarantee
+    def test_requests_go_to_the_agents_engine(self, play: Play) -> None:
+        """With several engines each agent's requests go to its own, and when that dies to another; nobody is lost."""
+        check_one_engine_dies(play, self.run, None if "test_abandoned_stream" in self.not_covered else self.stream)
 
     # --- what is observed, and what is not held ---
 

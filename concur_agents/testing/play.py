@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import math
 import threading
 import uuid
 import weakref
@@ -14,6 +15,7 @@ from typing import Any, Final, Self
 
 from concur_agents.controller import Controller
 from concur_agents.events import AgentEventKind, Event, EventStream
+from concur_agents.fleet.controller import FleetController
 from concur_agents.laws import FixedWindow
 from concur_agents.samples import AgentState
 from concur_agents.testing.lives import check_lives
@@ -45,9 +47,11 @@ class Play:
         self._tool_argument = tool_argument
         self._last = last
         self.stage: Final = Stage.shared()
-        self.controller = self._controller(1)
+        self._stages = [self.stage]
+        self.controller: Controller | FleetController = self._controller(1)
         self._events: EventStream = self.controller.events()
         self._log: list[tuple[str, str]] = []
+        self._asked: list[tuple[str, Stage]] = []
         self._changed = threading.Condition()
         self._open = threading.Event()
         self._blocked: weakref.WeakSet[asyncio.Future[None]] = weakref.WeakSet()
@@ -63,7 +67,7 @@ class Play:
         return Controller(ScriptedReader(), law=FixedWindow(window), background=False)
 
     def __enter__(self) -> Self:
-        self.stage.on_request = self._requested
+        self._watch(self.stage)
         return self
 
     def __exit__(
@@ -78,6 +82,26 @@ class Play:
         self.controller.close()
         self.controller = self._controller(window)
         self._events = self.controller.events()
+
+    def with_engines(self, *others: Stage) -> None:
+        """Begin again with these engines before the usual one, whose address is still the one that scenes have."""
+        self.controller.close()
+        self._stages = [*others, self.stage]
+        readers = {stage.url: ScriptedReader() for stage in self._stages}
+        self.controller = FleetController(readers, law=FixedWindow(math.inf), background=False)
+        for stage in others:
+            self._watch(stage)
+
+    def _watch(self, stage: Stage) -> None:
+        def requested(agent_id: str) -> None:
+            self._asked.append((agent_id, stage))
+            self._requested(agent_id)
+
+        stage.on_request = requested
+
+    def asked(self, agent_id: str) -> list[Stage]:
+        """The engines that got the agent's requests, in order."""
+        return [stage for whose, stage in self._asked if whose == agent_id]
 
     # --- agents ---
 
@@ -95,7 +119,8 @@ class Play:
         """
         agent_id = f"{name}-{uuid.uuid4().hex[:12]}"
         replies = [self._calls([turn] if isinstance(turn, str) else turn) for turn in turns]
-        self.stage.script(agent_id, [*replies, self._last("done")])
+        for stage in self._stages:
+            stage.script(agent_id, [*replies, self._last("done")])
         if held:
             self.stage.held[agent_id] = self._open
         scene = Scene(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from concur_agents.controller import Controller
+from concur_agents.base import BaseController
 
 __all__ = ["Scene"]
 
@@ -14,7 +14,8 @@ __all__ = ["Scene"]
 class Scene:
     """One agent to build with the real framework, and to run to its end."""
 
-    controller: Controller
+    controller: BaseController
+    """Of one engine, and in one test of several."""
     base_url: str
     """Of an OpenAI-compatible engine, ``.../v1``; any key is right. Let the client retry nothing."""
     model: str

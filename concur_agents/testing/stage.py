@@ -23,7 +23,7 @@ _SPEEDUP = 10_000
 
 
 class Stage:
-    """One engine for all tests of a process. Requests are told apart by ``X-Session-ID``."""
+    """An engine; one for all tests of a process, by :meth:`shared`. Requests are told apart by ``X-Session-ID``."""
 
     _only: Stage | None = None
     _making = threading.Lock()
@@ -41,6 +41,10 @@ class Stage:
         """Agents whose generations wait until the event is set."""
         self.failing: dict[str, int] = {}
         """HTTP status that an agent's generations end with."""
+
+    def close(self) -> None:
+        """Take no connections any more, and drop those there are."""
+        self._emulator.__exit__(None, None, None)
 
     @classmethod
     def shared(cls) -> Stage:

@@ -135,6 +135,16 @@ def test_the_environment_alone_is_enough() -> None:
     assert "secret" not in repr(made)
 
 
+def test_the_environment_can_name_several_engines_and_says_the_rest_of_all() -> None:
+    variables = {"CONCUR_ENGINE_URL": " http://a  http://b ", "CONCUR_ENGINE_KIND": "vllm"}
+    for source in (None, {"engine": "http://c"}, {"engines": [{"url": "http://c"}, {"url": "http://d"}]}):
+        made = config(source, **variables)
+        assert [(each.url, each.kind) for each in made.engines] == [("http://a", "vllm"), ("http://b", "vllm")]
+    both = [{"url": "http://c", "kind": "sglang"}, {"url": "http://d"}]
+    assert [each.kind for each in config({"engines": both}, CONCUR_ENGINE_KIND="vllm").engines] == ["vllm"] * 2
+    assert [each.url for each in config({"engines": both}, CONCUR_ENGINE_URL="http://a").engines] == ["http://a"]
+
+
 @pytest.mark.parametrize("text", ["unlimited", " unlimited ", "inf"])
 def test_the_environment_can_open_up(text: str) -> None:
     assert config({**ENGINE, "fallback": 3}, CONCUR_FALLBACK=text).fallback == math.inf

@@ -15,7 +15,7 @@ from concur_agents.config import load_config
 URL = "http://127.0.0.1:30000"
 WINDOW = "unlimited or a number of agents of at least 1"
 KNOWN = "known: engines, controller, law, tick, stale_after, fallback, history, identity, logging"
-SEVERAL = "must be a list of one engine: several engines are not supported yet"
+SEVERAL = "must be a list of at most 256 different engines"
 ADDRESS = "an address like http://127.0.0.1:30000"
 SCHEME = "must start with http:// or https://, got 'x:1' (did you mean 'http://x:1'?)"
 LAWS = "budget, concur, fixed, uncontrolled or package.module:Class"
@@ -78,12 +78,13 @@ def problems(source: Any, **env: str) -> tuple[str, ...]:
         ({3: 1}, f"3 is not a known field ({KNOWN})"),
         ({10**5000: 1}, f"a very large number is not a known field ({KNOWN})"),
         ({"a\nb": 1}, f"'a\\nb' is not a known field ({KNOWN})"),
-        ({"engines": 3}, "engines must be a list of one engine, got 3"),
+        ({"engines": 3}, f"engines {SEVERAL}, got 3"),
         ({"engines": [URL]}, f"engines[0] must be a block of fields, got {URL!r}"),
         (
-            {"engines": [{"url": URL}] * 2},
-            "engines must be a list of one engine: several engines are not supported yet, got 2",
+            {"engines": [{"url": URL}, {"url": f"{URL}/v1"}]},
+            f"engines must not hold an engine twice, got {URL}",
         ),
+        ({"engines": [{"url": f"{URL}/{number}"} for number in range(257)]}, f"engines {SEVERAL}, got 257"),
         (
             {"engines": [{"kind": "vllm"}]},
             "engines[0].url is missing: it must be an address like http://127.0.0.1:30000",
@@ -160,9 +161,10 @@ def test_what_a_variable_lacks_is_said_with_its_name() -> None:
 
 
 def test_a_variable_does_not_hide_what_the_file_has_wrong() -> None:
-    assert problems({"engines": 3}, CONCUR_ENGINE_URL=URL) == ("engines must be a list of one engine, got 3",)
-    both = problems({"engines": [{"url": URL}] * 2}, CONCUR_ENGINE_URL=URL)
-    assert both == (f"engines {SEVERAL}, got 2",)
+    assert problems({"engines": 3}, CONCUR_ENGINE_URL=URL) == (f"engines {SEVERAL}, got 3",)
+    assert problems({"engines": [3]}, CONCUR_ENGINE_KIND="vllm") == ("engines[0] must be a block of fields, got 3",)
+    (twice,) = problems(None, CONCUR_ENGINE_URL=f"{URL} {URL}")
+    assert twice.endswith(f"must not hold an engine twice, got {URL}")
     assert problems({"engine": URL, "logging": 3}, CONCUR_LOG_LEVEL="info") == (
         "logging must be a block of fields, got 3",
     )

@@ -206,7 +206,8 @@ class TestContextManagers(AdapterContract):
 
     async def run(self, scene: Scene) -> Any:
         messages = begin(scene)
-        async with aclient(scene) as llm, scene.controller.agent(scene.agent_id) as agent:
+        async with aclient(scene) as client, scene.controller.agent(scene.agent_id) as agent:
+            llm = scene.controller.route(client)
             for _ in steps(scene):
                 async with agent.step() as step:
                     reply = await llm.chat.completions.create(**request(scene, messages), extra_headers=agent.headers)
@@ -219,7 +220,8 @@ class TestContextManagers(AdapterContract):
 
     async def stream(self, scene: Scene) -> AsyncGenerator[Any, None]:
         messages, calls = begin(scene), [("", "")]
-        async with aclient(scene) as llm, scene.controller.agent(scene.agent_id) as agent:
+        async with aclient(scene) as client, scene.controller.agent(scene.agent_id) as agent:
+            llm = scene.controller.route(client)
             while calls:
                 async with (
                     agent.step() as step,

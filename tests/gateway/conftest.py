@@ -20,6 +20,7 @@ from concur_agents.engines import AnyEngine
 from concur_agents.gateway import DEFAULT_IDENTITY, Gateway, GatewayLimits
 from concur_agents.gateway.embed import EmbeddedGateway
 from concur_agents.gateway.upstream import Upstream
+from concur_agents.laws import Law
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 Answer = Callable[[bytes, socket.socket], object]
@@ -109,6 +110,12 @@ def exchange(url: str, request: bytes, *, timeout: float = 10) -> bytes:
         return data
 
 
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 def until(condition: Callable[[], object], *, timeout: float = 10) -> None:
     """Wait for another thread to have done something."""
     deadline = time.monotonic() + timeout
@@ -119,10 +126,15 @@ def until(condition: Callable[[], object], *, timeout: float = 10) -> None:
 
 @contextlib.contextmanager
 def serve(
-    *urls: str, window: float = 1000, identity: tuple[str, ...] = DEFAULT_IDENTITY, **limits: Any
+    *urls: str,
+    window: float = 1000,
+    law: Law | None = None,
+    identity: tuple[str, ...] = DEFAULT_IDENTITY,
+    **limits: Any,
 ) -> Iterator[Any]:
-    """A gateway in front of engines that run; limits are its own, the window is fixed."""
-    upstreams = [Upstream(url, Controller(AnyEngine(url), law=FixedWindow(window), tick=0.05)) for url in urls]
+    """A gateway in front of engines that run; limits are its own, the window is fixed unless there is a law."""
+    law = law or FixedWindow(window)
+    upstreams = [Upstream(url, Controller(AnyEngine(url), law=law, tick=0.05)) for url in urls]
     gateway = Gateway(upstreams, identity=identity, limits=GatewayLimits(**limits))
     with EmbeddedGateway(gateway, grace=0.1) as served:
         yield SimpleNamespace(url=served.url, gateway=gateway, controller=upstreams[0].controller, stop=served.stop)
@@ -131,7 +143,15 @@ def serve(
 @pytest.fixture(scope="session")
 def wire() -> Any:
     """What tests put together by themselves."""
-    return SimpleNamespace(RawEngine=RawEngine, OK=OK, exchange=exchange, until=until, serve=serve, emulator=emulator)
+    return SimpleNamespace(
+        RawEngine=RawEngine,
+        OK=OK,
+        exchange=exchange,
+        until=until,
+        serve=serve,
+        emulator=emulator,
+        free_port=free_port,
+    )
 
 
 def emulator(**options: Any) -> Emulator:

@@ -168,12 +168,3 @@ def test_an_environment_with_a_proxy_is_not_heeded(wire: Any, monkeypatch: pytes
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     with wire.RawEngine() as engine, wire.serve(engine.url) as served:
         assert httpx.get(served.url + "/x", trust_env=False).status_code == 200
-
-
-def test_web_sockets_are_refused(wire: Any) -> None:
-    request = (
-        b"GET /v1/realtime HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    )
-    with wire.RawEngine() as engine, wire.serve(engine.url) as served:
-        assert not wire.exchange(served.url, request).startswith(b"HTTP/1.1 101")

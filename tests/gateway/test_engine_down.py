@@ -17,11 +17,6 @@ CHAT = "/v1/chat/completions"
 BODY = {"messages": [{"role": "user", "content": "x"}]}
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def idle(served: Any) -> bool:
     return all(
         member.open == 0 and served.controller.view(member.agent_id).state is not AgentState.GENERATING
@@ -30,7 +25,7 @@ def idle(served: Any) -> bool:
 
 
 def test_an_engine_that_starts_after_the_gateway_is_waited_for(wire: Any) -> None:
-    port = free_port()
+    port = wire.free_port()
     with wire.serve(f"http://127.0.0.1:{port}") as served, ThreadPoolExecutor() as pool:
         early = pool.submit(httpx.post, served.url + CHAT, json=BODY, timeout=30)
         wire.until(lambda: served.gateway.upstreams[0].down)
@@ -40,7 +35,7 @@ def test_an_engine_that_starts_after_the_gateway_is_waited_for(wire: Any) -> Non
 
 
 def test_an_engine_that_does_not_start_is_said_to_be_down(wire: Any) -> None:
-    with wire.serve(f"http://127.0.0.1:{free_port()}", engine_wait=0) as served:
+    with wire.serve(f"http://127.0.0.1:{wire.free_port()}", engine_wait=0) as served:
         for path in (CHAT, "/v1/models"):
             reply = httpx.post(served.url + path, json=BODY)
             assert reply.status_code == 503
@@ -51,7 +46,7 @@ def test_an_engine_that_does_not_start_is_said_to_be_down(wire: Any) -> None:
 
 
 def test_an_engine_that_is_replaced_is_gone_on_with(wire: Any) -> None:
-    port = free_port()
+    port = wire.free_port()
     with wire.serve(f"http://127.0.0.1:{port}") as served, httpx.Client(base_url=served.url) as client:
         for _ in range(3):
             with wire.RawEngine(port=port):

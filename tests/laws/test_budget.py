@@ -360,3 +360,31 @@ def test_what_is_lost_is_no_reason_to_run_fewer_where_agents_generate_most_of_wh
     assert (cheap.reason, cheap.tokens) == (Reason.GROW, 400)
     assert decide(after(cheap), BLIND, **known).reason is Reason.GROW  # until the next replies tell
     assert decide(law, BLIND, **known, computed=400.0, output=100.0).reason is Reason.CUT
+
+
+# --- contexts that are worth little ---
+
+
+def test_where_steps_generate_most_of_what_agents_hold_everybody_is_in() -> None:
+    """The engine serves them in turn; who waits for a seat would start late, and end alone."""
+    decision = decide(PLAIN, mean_context=299.0, generated=100.0, held=5000.0)
+    assert (decision.window, decision.tokens, decision.patience_s) == (math.inf, math.inf, math.inf)
+    assert decide(PLAIN, mean_context=339.0, generated=100.0, shared_prefix=40.0).tokens == math.inf
+    assert decide(PLAIN, mean_context=300.0, generated=100.0).tokens == 1000
+
+
+@pytest.mark.parametrize("unknown", [{"generated": None}, {"mean_context": None, "generated": 100.0}])
+def test_while_nobody_knows_what_contexts_are_worth_they_are_kept(unknown: dict[str, Any]) -> None:
+    assert decide(PLAIN, **unknown).tokens == 1000
+
+
+def test_what_is_lost_while_everybody_is_in_says_nothing_of_the_pool_nor_in_the_cycle_after_it() -> None:
+    law = PLAIN
+    for _ in range(5):
+        law = after(decide(law, mean_context=100.0, generated=100.0, reuse=0.0, cycle_s=3.0))
+    assert law.trust == 1
+    trusts = []
+    for _ in range(3):
+        law = after(decide(law, mean_context=900.0, generated=100.0, reuse=0.0, cycle_s=3.0))
+        trusts.append(law.trust)
+    assert trusts == [1, 1, 0.95]

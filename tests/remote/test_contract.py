@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import concur_agents
-from concur_agents import Controller
+from concur_agents import Controller, FleetController
 from concur_agents.remote.client import RemoteController
 from concur_agents.remote.desk import Desk
 from concur_agents.remote.server import EmbeddedService
@@ -32,8 +32,14 @@ _served: weakref.WeakKeyDictionary[Controller, tuple[EmbeddedService, RemoteCont
 class Running:
     """A play's controller, which the play begins and ends."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller | FleetController) -> None:
         self.limiter, self.stats, self.history = controller.limiter, controller.stats, controller.history
+        if isinstance(controller, FleetController):
+            self.all_engines, self.stats_of, self.follow = (
+                controller.all_engines,
+                controller.stats_of,
+                controller.follow,
+            )
 
     def start(self) -> None:
         pass
@@ -42,7 +48,7 @@ class Running:
         pass
 
 
-def far_away(controller: Controller) -> RemoteController:
+def far_away(controller: Controller | FleetController) -> RemoteController:
     """The same controller, over HTTP."""
     if controller not in _served:
         served = Running(controller)

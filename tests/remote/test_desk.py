@@ -232,15 +232,31 @@ def test_a_heartbeat_or_anything_else_renews_the_lease(make_desk: Make) -> None:
     assert (desk.state("a"), desk.state("b")) == ("in_tool", "generating")
 
 
-def test_a_desk_that_stood_still_takes_no_worker_to_be_gone(make_desk: Make) -> None:
-    desk = make_desk(2, lease_s=10)
+@pytest.mark.parametrize("lease_s", [1.5, 10])
+@pytest.mark.parametrize("still_s", [2.5, 4, 11, 3600])
+def test_a_desk_that_stood_still_takes_no_worker_to_be_gone(make_desk: Make, lease_s: float, still_s: float) -> None:
+    desk = make_desk(2, lease_s=lease_s)
     join(desk, "w")
     desk.say("admit", agent="a", worker="w")
     desk.say("pause", agent="a", worker="w")
-    desk.clock.advance(3600)  # stopped, or the whole machine asleep
+    desk.clock.advance(still_s)  # stopped, or the whole machine asleep
     desk.desk.sweep()
     assert desk.state("a") == "in_tool"
-    desk.pass_time(11)
+    desk.pass_time(lease_s + 1)
+    assert desk.state("a") is None
+
+
+@pytest.mark.parametrize("still_s", [2.5, 11, 3600])
+def test_a_desk_that_stood_still_keeps_suspended_agents_for_as_long_as_ever(make_desk: Make, still_s: float) -> None:
+    desk = make_desk(2, lease_s=10, unnamed_s=2)
+    join(desk, "w")
+    desk.say("admit", agent="a", worker="w")
+    desk.say("park", agent="a", worker="w", suspend=True)
+    desk.say("leave", worker="w")
+    desk.clock.advance(still_s)  # while nobody could have gone on with it
+    desk.desk.sweep()
+    assert desk.state("a") == "parked"
+    desk.pass_time(3)
     assert desk.state("a") is None
 
 

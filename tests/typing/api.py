@@ -28,6 +28,7 @@ from concur_agents import (
     Event,
     EventStream,
     FixedWindow,
+    FleetController,
     Law,
     Outcome,
     Population,
@@ -109,6 +110,7 @@ async def decorated(concur: Controller) -> None:
 def wrapped(concur: Controller, client: openai.AsyncOpenAI, blocking: openai.AzureOpenAI) -> None:
     assert_type(concur.wrap_client(client), openai.AsyncOpenAI)
     assert_type(concur.wrap_client(blocking), openai.AzureOpenAI)
+    assert_type(concur.route(client), openai.AsyncOpenAI)
 
 
 async def primitives(concur: Controller) -> None:
@@ -123,7 +125,7 @@ async def primitives(concur: Controller) -> None:
 
 def configured(path: Path) -> None:
     assert_type(Controller.from_config(path), Controller)
-    assert_type(shared_controller("concur.yaml"), Controller | RemoteController)
+    assert_type(shared_controller("concur.yaml"), Controller | FleetController | RemoteController)
     with Controller.from_config({"engine": "http://127.0.0.1:30000"}, tick=0.5, law=ConcurLaw()) as concur:
         assert_type(concur.session_header, str | None)
         assert_type(concur.closed, bool)

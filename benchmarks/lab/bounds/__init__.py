@@ -20,7 +20,7 @@ def lower_bound_s(batch: Batch, engine: Engine) -> float:
     It holds for every run in which no agent is lost that the engine could have served. The lab's virtual loop rounds
     arrivals to a microsecond in the engine's favour: a makespan may be lower by a microsecond a step.
     """
-    waves = sum(wave_bound_s(plans, engine) for plans in batch.waves)
+    waves = sum(wave_bound_s(plans, engine, cores=batch.cores) for plans in batch.waves)
     return waves + batch.update_s * (len(batch.waves) - 1)
 
 

@@ -15,6 +15,7 @@ from benchmarks.lab.bounds.costs import (
     private_area,
     recall_s,
 )
+from benchmarks.lab.bounds.host import host_bound_s
 from benchmarks.lab.bounds.kept import kept_bound_s
 from benchmarks.lab.bounds.served import Served, served
 from benchmarks.lab.bounds.together import least_shared, lost_s, may_retract, shared_work_s
@@ -34,11 +35,19 @@ def agent_alone_s(agent: Served, engine: Engine, *, retracts: bool) -> float:
     return sum(s.wait_s + alone_step_s(engine, s, retracts=retracts) for s in agent.steps) + agent.end_wait_s
 
 
-def wave_bound_s(plans: Sequence[Plan], engine: Engine) -> float:
-    """Seconds that a wave takes at least, under any admission schedule."""
+def wave_bound_s(plans: Sequence[Plan], engine: Engine, *, cores: int | None = None) -> float:
+    """Seconds that a wave takes at least, under any admission schedule.
+
+    Args:
+        plans: its agents.
+        engine: what serves them.
+        cores: of the machine that their tools run on; None for as many as there are tools.
+    """
     wave = [served(plan, engine.config) for plan in plans]
     retracts = may_retract(wave, engine)
     bound = max(agent.plan.arrival_s + agent_alone_s(agent, engine, retracts=retracts) for agent in wave)
+    if cores is not None:
+        bound = max(bound, host_bound_s(wave, engine, cores, retracts=retracts))
     agents = [agent for agent in wave if agent.steps]
     if not agents:
         return bound

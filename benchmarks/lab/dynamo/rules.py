@@ -1,6 +1,8 @@
 """What if: the emulator with six rules of SGLang replaced by Dynamo's, to see whether they explain a difference.
 
-Nothing else uses it: the emulator follows SGLang (``tests/emulator/test_against_sglang.py``).
+Nothing else uses it: the emulator follows SGLang (``tests/emulator/test_against_sglang.py``). So it overrides what the
+emulator keeps to itself, on purpose: a place there for rules that none of our engines has would be for this file alone.
+``tests/benchmarks/lab/dynamo/test_rules.py`` shows when the two part.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmarks.lab.arms.base import Arm, Scene
 from benchmarks.lab.batch import Batch
 from benchmarks.lab.gate import ControllerGate, Gate, GateRun
-from concur_agents.emulator import Request, Scheduler, StepResult
-from concur_agents.emulator.admission import PrefillPlan
+from concur_agents.emulator import CostModel, Request, Scheduler, StepKind, StepResult
 
 __all__ = ["Point", "Watch"]
 
@@ -59,31 +59,54 @@ class Watch:
 
         return Arm(arm.name, gate, arm.flags)
 
-    def computed_again(self, request: Request) -> int:
-        """Of what a request computes in this pass, the tokens that its agent's context had before."""
-        context = min(self.contexts.get(request.rid, 0), request.extend_end)
-        return max(0, context - request.prefix)
+    def computed_again(self, request: Request, new: int, cached: int) -> int:
+        """Of the ``new`` tokens that a pass computes behind ``cached`` ones, those its agent's context had before."""
+        return max(0, min(self.contexts.get(request.rid, 0), cached + new) - cached)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told(CostModel):
+    """The same seconds, and what was asked of each prefill pass."""
+
+    passes: list[list[tuple[int, int]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """The numbers are another cost model's, which has checked them."""
+
+    def prefill_s(self, batch: Iterable[tuple[int, int]]) -> float:
+        shapes = list(batch)
+        self.passes.append(shapes)
+        return super().prefill_s(shapes)
 
 
 class _Watched(Scheduler):
-    def __init__(self, config: Any, cost: Any, watch: Watch) -> None:
-        super().__init__(config, cost)
-        self._watch = watch
+    def __init__(self, config: Any, cost: CostModel, watch: Watch) -> None:
+        self._told = _Told(**asdict(cost))
+        super().__init__(config, self._told)
+        self._plain, self._watch = cost, watch
+        self._cut: Request | None = None
+        """The one whose prompt goes on in the next prefill pass."""
 
-    def _prefill(self, plan: PrefillPlan, finished: list[Request]) -> StepResult:
-        whole, without = [], []
-        for request in plan.requests:
-            new, again = request.extend_end - request.prefix, self._watch.computed_again(request)
-            whole.append((new, request.prefix))
-            without.append((new - again, request.prefix + again))
-        result = super()._prefill(plan, finished)
-        self._watch.prefill_s += result.duration_s
-        self._watch.again.append((self.clock_s, self.cost.prefill_s(whole) - self.cost.prefill_s(without)))
-        return result
-
-    def _decode(self, limit_s: float, finished: list[Request]) -> StepResult:
-        result = super()._decode(limit_s, finished)
-        self._watch.decode_s += result.duration_s
+    def step(self, *, limit_s: float = 0.0) -> StepResult:
+        """See :meth:`Scheduler.step`."""
+        going_on = [] if self._cut is None or self._cut.finish_reason is not None else [self._cut]
+        order = [*going_on, *self.waiting]  # a pass takes them in this order, as far as they fit
+        result = super().step(limit_s=limit_s)
+        if result.kind is StepKind.DECODE:
+            self._watch.decode_s += result.duration_s
+        elif result.kind is StepKind.PREFILL:
+            whole = self._told.passes.pop()
+            requests = order[: len(whole)]
+            advanced = {id(request) for request in result.advanced}
+            self._cut = next((request for request in requests if id(request) not in advanced), None)
+            self._watch.prefill_s += result.duration_s
+            without = [
+                (new - again, cached + again)
+                for request, (new, cached) in zip(requests, whole, strict=True)
+                for again in (self._watch.computed_again(request, new, cached),)
+            ]
+            spent_again = self._plain.prefill_s(whole) - self._plain.prefill_s(without)
+            self._watch.again.append((self.clock_s, spent_again))
         return result
 
 

@@ -12,18 +12,18 @@ from typing import TypeVar
 from benchmarks.engines.engine import Engine
 from benchmarks.engines.servers import Servers
 from benchmarks.engines.wire import EngineError
-from benchmarks.lab.arms.base import Arm, Scene, law_arm
-from benchmarks.lab.batch import Batch, Plan, Step
+from benchmarks.lab.arms.base import Arm, Scene
+from benchmarks.lab.batch import Batch
 from benchmarks.lab.real.backends import Backend, server_flags
 from benchmarks.lab.real.cases import Case
 from benchmarks.lab.real.play import Clock, Played, play
 from benchmarks.lab.real.polled import PolledReader
 from benchmarks.lab.real.predict import emulator_of, run_of, sweep_of
 from benchmarks.lab.real.store import Head, Run, Store
+from benchmarks.lab.real.warm import warm_up
 from benchmarks.machine import Usage, describe
 from benchmarks.real.calibrate import Points, sweep
 from concur_agents.emulator import CostModel
-from concur_agents.laws import Uncontrolled
 
 __all__ = ["Bench", "Settings", "turned"]
 
@@ -83,7 +83,11 @@ class Bench:
         async with self._servers:
             engine = await self._servers.get(())
             self._begin(engine)
-            await self._warm_up(engine)
+            client = self._backend.client(engine)
+            try:
+                await warm_up(engine, client)
+            finally:
+                await client.close()
             groups = self._groups(engine)
             calibrate = self._settings.calibrate
             for repeat in range(1, self._settings.repeats + 1):
@@ -205,23 +209,6 @@ class Bench:
             stack.callback(gate.close)
             seed = self._settings.seed
             return await play(batch, client, gate, clock, seed=seed, tick_s=tick_s, before_tick=poll), reader
-
-    async def _warm_up(self, engine: Engine) -> None:
-        """Two agents take three steps: code is loaded, and a conversation must find its own KV again."""
-        steps = [Step(900, 16, 0.0), Step(1100, 16, 0.0), Step(1300, 16, 0.0)]
-        batch = Batch.of([Plan(f"warm-up-{number}", steps) for number in range(2)])
-        await engine.flush()
-        played, _ = await self._play(engine, batch, law_arm("warm-up", Uncontrolled))
-        await engine.flush()
-        if played.errors:
-            raise EngineError(f"the engine does not answer as it should: {played.errors[0]}")
-        recomputed = sum(agent.recomputed_tokens for agent in played.agents)
-        held = 2 * (steps[0].prompt + steps[1].prompt)
-        if recomputed > 0.05 * held:
-            raise EngineError(
-                f"two agents alone had {recomputed} of {held} tokens recomputed: the engine does not tell cached "
-                "tokens (SGLang: --enable-cache-report, vLLM: --enable-prompt-tokens-details), or its pool is too small"
-            )
 
     async def _calibrate(self) -> None:
         engine = await self._servers.get(())

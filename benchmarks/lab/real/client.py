@@ -107,8 +107,29 @@ class _OverHttp(abc.ABC):
         """The engine's own request: usage, and the ids that came."""
 
 
+def _no_headers(name: str) -> Mapping[str, str]:  # noqa: ARG001 - as clients that say nothing
+    return {}
+
+
 class SGLangClient(_OverHttp):
-    """``POST /generate``."""
+    """``POST /generate``.
+
+    Args:
+        url: of the server, or of what stands before it.
+        model: its name.
+        flush: empties its cache.
+        headers: of the request of that name: where something before the server reads them.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        flush: Callable[[], Awaitable[None]],
+        headers: Callable[[str], Mapping[str, str]] = _no_headers,
+    ) -> None:
+        super().__init__(url, model, flush)
+        self._headers = headers
 
     async def _ask(self, name: str, prompt: Sequence[int], length: int) -> tuple[TokenUsage, list[int]]:
         body = {
@@ -116,7 +137,9 @@ class SGLangClient(_OverHttp):
             "rid": name,
             "sampling_params": {"max_new_tokens": length, "ignore_eos": True, "temperature": 0},
         }
-        answer: Any = await self._client.post("/generate", cast_to=object, body=body)
+        answer: Any = await self._client.post(
+            "/generate", cast_to=object, body=body, options={"headers": dict(self._headers(name))}
+        )
         return TokenUsage.of(answer["meta_info"]), list(answer["output_ids"])
 
 

@@ -20,7 +20,7 @@ from benchmarks.lab.batch import Batch, Plan, Step
 from benchmarks.lab.workloads.base import Workload, each
 from benchmarks.lab.workloads.sessions import LONGEST
 from benchmarks.lab.workloads.trace_files import TraceError, read_sessions
-from benchmarks.lab.workloads.trace_parse import Recorded
+from benchmarks.recorded import Recorded, RecordedStep
 
 __all__ = ["TraceError", "from_trace"]
 
@@ -55,7 +55,7 @@ def from_trace(path: Path | str, *, longest: int = LONGEST) -> Workload:
 
 
 def _cut(session: Recorded, longest: int) -> Recorded:
-    fitting: list[Step] = []
+    fitting: list[RecordedStep] = []
     for step in session.steps:
         if step.prompt + step.output > longest:
             break
@@ -72,6 +72,7 @@ class _Sample:
 
         def plan(own: random.Random, index: int) -> Plan:
             session = order[index] if index < len(order) else own.choice(order)
-            return Plan(f"{session.name}#{index}", session.steps, prefix_tokens=session.prefix_tokens)
+            steps = tuple(Step(step.prompt, step.output, step.tool_s) for step in session.steps)
+            return Plan(f"{session.name}#{index}", steps, prefix_tokens=session.prefix_tokens)
 
         return Batch.of(each(rng, agents, plan))

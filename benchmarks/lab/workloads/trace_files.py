@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from benchmarks.lab.workloads.trace_parse import Recorded, from_messages, from_steps, opening
+from benchmarks.recorded import Recorded, from_messages, from_steps, opening
 
 __all__ = ["TraceError", "read_sessions"]
 

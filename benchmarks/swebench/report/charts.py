@@ -23,7 +23,7 @@ MOST_ROWS = 64
 PARTS = ("waits", "queue", "prefill", "recomputed", "decode", "tool")
 """Of an agent's time, in the order in which a step goes through them."""
 _LABELS = {
-    "waits": "waits for a seat",
+    "waits": "waits for its turn",
     "queue": "engine's queue",
     "prefill": "prefill",
     "recomputed": "prefill again of what was there",
@@ -155,7 +155,7 @@ def draw_agents(folder: RunFolder, name: str, end: float, theme: Theme) -> Figur
     axes = figure.subplots()
     for row, record in enumerate(shown):
         _agent(axes, row, record, theme)
-    for part, label in (("waits", "waits for a seat"), ("decode", "generates"), ("tool", "in a tool")):
+    for part, label in (("waits", "waits for its turn"), ("decode", "in the engine"), ("tool", "in a tool")):
         axes.barh(0, 0, color=getattr(theme, part), label=label)
     axes.set_ylim(len(shown), -1)
     axes.set_xlim(0, end * 1.01)

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_over_time", "rolling_hit_rate"]
+__all__ = ["draw_over_time", "in_bands", "rolling_hit_rate"]
+
+COLUMNS = 3
+"""Arms beside each other: of more, nobody can read the numbers on a page."""
 
 HIT_SPAN_SHARE = 0.04
 """A prefill batch hits all or nothing; averaged over this share of the picture's width the trend shows."""
@@ -34,15 +37,31 @@ def rolling_hit_rate(points: Sequence[TimelinePoint], span_s: float) -> list[tup
     return rates
 
 
-def draw_over_time(folder: RunFolder, summary: Mapping[str, Any], theme: Theme) -> Figure | None:
-    """Each arm's first repeat; None when no arm has any sample yet."""
+def in_bands(folder: RunFolder, summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The arms that have a sample, as many at a time as :func:`draw_over_time` shows."""
+    known = [name for name in summary["arms"] if folder.arm(name, 1).timeline()]
+    return [tuple(known[first : first + COLUMNS]) for first in range(0, len(known), COLUMNS)]
+
+
+def draw_over_time(folder: RunFolder, summary: Mapping[str, Any], names: Sequence[str], theme: Theme) -> Figure:
+    """Some arms' first repeats, on the scales of all.
+
+    Args:
+        folder: the run.
+        summary: its figures.
+        names: of one of :func:`in_bands`.
+        theme: colours.
+    """
     config = RunConfig.from_json(folder.about()["config"])
-    arms = [(name, points) for name in config.arms if (points := folder.arm(name, 1).timeline())]
-    if not arms:
-        return None
-    end = max(points[-1].at_s for _, points in arms) or 1.0  # one sample alone spans no time
-    figure = new_figure(1.0 + 3.9 * len(arms), 6.4)
-    grid = figure.subplots(3, len(arms), sharex=True, sharey="row", squeeze=False)
+    every = {name: points for name in summary["arms"] if (points := folder.arm(name, 1).timeline())}
+    end = max(points[-1].at_s for points in every.values()) or 1.0  # one sample alone spans no time
+    arms = [(name, every[name]) for name in names]
+    columns = min(COLUMNS, len(every))
+    figure = new_figure(1.0 + 3.9 * columns, 6.4)
+    places = figure.subplots(3, columns, sharex=True, sharey="row", squeeze=False)
+    for axes in places[:, len(arms) :].flat:  # in the last picture: as wide as in the others
+        axes.set_visible(False)
+    grid = places[:, : len(arms)]
     for column, (name, points) in enumerate(arms):
         usage, hits, agents = grid[:, column]
         _usage(usage, points, theme)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from benchmarks.swebench.arms import meaning_of
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.records import RunFolder
-from benchmarks.swebench.report.charts import draw_agents, draw_caps, draw_makespans, draw_parts
-from benchmarks.swebench.report.overtime import draw_over_time
+from benchmarks.swebench.report.notes import paced_by_this_machine
+from benchmarks.swebench.report.pictures import Picture, draw_pictures
 from benchmarks.swebench.report.statistics import Interval, ratio_interval
-from benchmarks.swebench.report.theme import DARK, LIGHT, Theme, as_png, as_svg, darkened
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["write_page"]
 
@@ -34,21 +30,23 @@ _TEMPLATES = Environment(
 )
 
 
-def write_page(runs_with_summaries: Sequence[tuple[RunFolder, Mapping[str, Any]]], path: Path) -> None:
-    """Write the page of these runs, each with its summary.
+def write_page(runs_with_summaries: Sequence[tuple[RunFolder, Mapping[str, Any]]], path: Path) -> list[Picture]:
+    """Write the page of these runs, each with its summary; return the pictures in it.
 
     Raises:
         RecordError: a folder or a file in it is not what a run writes.
         OSError: it cannot be written.
     """
-    runs = [_run(folder, summary) for folder, summary in runs_with_summaries]
+    pictures = [tuple(draw_pictures(folder, summary)) for folder, summary in runs_with_summaries]
+    runs = [_run(*run, drawn) for run, drawn in zip(runs_with_summaries, pictures, strict=True)]
     page = _TEMPLATES.get_template("page.html").render(
         runs=runs, made=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
     )
     path.write_text(page, encoding="utf-8")
+    return [picture for drawn in pictures for picture in drawn]
 
 
-def _run(folder: RunFolder, summary: Mapping[str, Any]) -> dict[str, Any]:
+def _run(folder: RunFolder, summary: Mapping[str, Any], pictures: Sequence[Picture]) -> dict[str, Any]:
     """What the template is told of one run."""
     arms = {name: _arm(name, arm, summary["arms"].get(BASELINE)) for name, arm in summary["arms"].items()}
     return {
@@ -57,7 +55,12 @@ def _run(folder: RunFolder, summary: Mapping[str, Any]) -> dict[str, Any]:
         "config": RunConfig.from_json(summary["config"]).to_json(),  # with what runs of older versions did not choose
         "arms": arms,
         "best": _best(arms),
-        "pictures": list(_pictures(folder, summary)),
+        "paced": paced_by_this_machine(summary["arms"]),
+        "meanings": {name: meaning_of(name) for name in arms},
+        "pictures": [
+            {"kind": one.kind, "light": _data(one.light, one.form), "dark": _data(one.dark, one.form)}
+            for one in pictures
+        ],
         "engines": sorted({name for run in _repeats(summary) if (name := run["engine"])}),
         "flags": {
             name: " ".join(flags)
@@ -94,26 +97,6 @@ def _best(arms: Mapping[str, Mapping[str, Any]]) -> tuple[str, Interval] | None:
         return None
     name, ratio = max(known, key=lambda one: one[1].mean)
     return (name, ratio) if (ratio.mean if ratio.low is None else ratio.low) > 1 else None
-
-
-def _pictures(folder: RunFolder, summary: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Each in both colours; the template says what is to be seen in it."""
-    charts: tuple[tuple[str, Callable[[Theme], Figure | None]], ...] = (
-        ("makespans", partial(draw_makespans, summary)),
-        ("parts", partial(draw_parts, summary)),
-        ("over time", partial(draw_over_time, folder, summary)),
-        ("caps", partial(draw_caps, summary)),
-    )
-    for kind, draw in charts:
-        svg = as_svg(draw)
-        if svg is not None:
-            yield {"kind": kind, "light": _data(svg, "svg+xml"), "dark": _data(darkened(svg), "svg+xml")}
-    end = max((run["makespan_s"] or 0.0 for run in _repeats(summary)), default=0.0)
-    for name in summary["arms"]:
-        # Thousands of bars an arm: as an SVG they are megabytes.
-        light, dark = (as_png(partial(draw_agents, folder, name, end), theme) for theme in (LIGHT, DARK))
-        if light is not None and dark is not None:
-            yield {"kind": "agents", "light": _data(light, "png"), "dark": _data(dark, "png")}
 
 
 def _data(picture: bytes, kind: str) -> str:

@@ -158,13 +158,17 @@ class Sandboxes(Protocol):
         """
         ...
 
-    async def workspace_of(self, image: str) -> Path:
+    async def workspace_of(self, image: str, setup: str = "") -> Path:
         """The repository at ``/testbed`` in ``image``, copied out once: what sandboxes of it are opened on.
 
         It is there as long as these sandboxes are.
 
+        Args:
+            image: which.
+            setup: a script of bash that is run in it, once, in a sandbox of the image.
+
         Raises:
-            SandboxError: the image cannot be had, has none, or this kind has no images.
+            SandboxError: the image cannot be had, has none, this kind has no images, or ``setup`` failed.
         """
         ...
 

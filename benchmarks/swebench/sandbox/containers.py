@@ -29,6 +29,10 @@ OF_THE_HOST = frozenset({"PATH", "PYTHONPATH"})
 """Parts of the environment that an image has of its own."""
 SWEBENCH_PYTHON = "/opt/miniconda3/envs/testbed/bin"
 """Where the images of SWE-bench keep the Python of their task; they activate it in root's ``.bashrc``."""
+SETUP = ".git/concur-setup.sh"
+"""Where a script lies that sets the workspace up: it may be too long for an argument."""
+SETUP_TIMEOUT_S = 120.0
+"""It applies a patch, on a disk that others use too."""
 ACTIVATE = f'[ -d {SWEBENCH_PYTHON} ] && PATH="{SWEBENCH_PYTHON}:$PATH";'
 
 
@@ -75,12 +79,29 @@ class ContainerSandboxes(CopiedSandboxes):
         self._host_image = ""
         self._workspaces: dict[str, Path] = {}
         self._copying = threading.Lock()
+        self._set_up_ones: dict[tuple[str, str], Path] = {}
+        self._setting_up = asyncio.Lock()
 
-    async def workspace_of(self, image: str) -> Path:
+    async def workspace_of(self, image: str, setup: str = "") -> Path:
         """The repository at ``/testbed`` in ``image``; see the protocol. Raises SandboxError."""
         if not self._ready:
             raise SandboxError("these sandboxes are not set up: use `async with`")
-        return await finish(asyncio.to_thread(self._copied_out, image))
+        plain = await finish(asyncio.to_thread(self._copied_out, image))
+        if not setup:
+            return plain
+        async with self._setting_up:
+            if (image, setup) not in self._set_up_ones:
+                self._set_up_ones[image, setup] = await self._changed(plain, image, setup)
+            return self._set_up_ones[image, setup]
+
+    async def _changed(self, workspace: Path, image: str, setup: str) -> Path:
+        """A copy of an image's workspace in which ``setup`` has run: that of a sandbox that stays open."""
+        sandbox = await self.open(workspace, {SETUP: setup.encode()}, image=image)
+        result = await sandbox.run(f"bash {SETUP} && rm {SETUP}", timeout=SETUP_TIMEOUT_S)
+        if result.exit_code != 0:
+            await sandbox.close()
+            raise SandboxError(f"the repository of {image} cannot be set up: {result.output.strip()[-500:]}")
+        return sandbox.workspace
 
     def _check(self) -> None:
         self._client = Client(self._program)

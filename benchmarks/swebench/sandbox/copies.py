@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from benchmarks.swebench.sandbox.base import CommandResult, Limits, Sandbox, SandboxError, SandboxUnavailable
+from benchmarks.swebench.sandbox.base import CommandResult, Limits, SandboxError, SandboxUnavailable
 from benchmarks.swebench.sandbox.disk import Disk, reserve_is_left
 from benchmarks.swebench.sandbox.files import changed_files, copy_tree, read_inside, remove_tree
 from benchmarks.swebench.sandbox.finishing import finish
@@ -73,7 +73,7 @@ class CopiedSandboxes(ABC):
         *,
         image: str | None = None,
         limits: Limits | None = None,
-    ) -> Sandbox:
+    ) -> CopiedSandbox:
         """Copy ``workspace`` into a folder of the sandbox's user, with ``changes`` made.
 
         Raises:
@@ -92,7 +92,7 @@ class CopiedSandboxes(ABC):
             raise
         return sandbox
 
-    async def workspace_of(self, image: str) -> Path:
+    async def workspace_of(self, image: str, setup: str = "") -> Path:  # noqa: ARG002 - as the protocol has it
         """Where the kind has images, the repository in one; see the protocol. Raises SandboxError."""
         raise SandboxError(NO_IMAGES.format(image))
 
@@ -159,6 +159,11 @@ class CopiedSandbox(ABC):
         self._filling = asyncio.Lock()
         self._original: Path | None = None
         self._closed = False
+
+    @property
+    def workspace(self) -> Path:
+        """The copy: there until this is closed."""
+        return self._workspace
 
     async def fill(self, workspace: Path, changes: Mapping[str, bytes | None]) -> None:
         """Copy ``workspace`` here and change it; the factory does it once. Raises SandboxError."""

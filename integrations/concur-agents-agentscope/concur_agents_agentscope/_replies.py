@@ -27,7 +27,8 @@ class Reply(AgentRun):
 
     def __init__(self, controller: BaseController, agent: object, agent_id: str) -> None:
         super().__init__(controller, agent_id, log=_log)
-        self._concur: Final = controller
+        self.controller: Final = controller
+        """Who admits."""
         self._of: Final = agent
         self._outer = Reply.current()
         self.over = False
@@ -50,7 +51,7 @@ class Reply(AgentRun):
     def current_of(agent: object, controller: BaseController | None) -> Reply | None:
         """The innermost of this agent and under this controller."""
         reply = Reply.current()
-        while reply is not None and (reply._of is not agent or reply._concur is not controller):
+        while reply is not None and (reply._of is not agent or reply.controller is not controller):
             reply = reply.outer
         return reply
 

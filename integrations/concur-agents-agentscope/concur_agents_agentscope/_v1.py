@@ -16,6 +16,7 @@ from agentscope.model import ChatModelBase
 
 from concur_agents import BaseController, Outcome
 from concur_agents.adapters import ModelCall
+from concur_agents.routing import at_engine
 from concur_agents.usage import TokenUsage
 from concur_agents_agentscope._config import Config, controller_of
 from concur_agents_agentscope._installed import for_other_line
@@ -110,7 +111,7 @@ def _controlled(call: _Method) -> _Method:
         with Reply(controller, self, self.id) as reply, reply.inside():
             with reply.faults.never_fatal("see an agent's model calls and interruptions"):
                 _wrap(type(self), "handle_interrupt", _interrupted)
-                _gate_models(self)
+                _gate_models(self, controller)
             return await call(self, *args, **kwargs)
 
     return __call__
@@ -131,12 +132,19 @@ def _interrupted(handle: _Method) -> _Method:
 # --- a model's call is a step of the run it is called in ---
 
 
-def _gate_models(agent: AgentBase) -> None:
+def _gate_models(agent: AgentBase, controller: BaseController) -> None:
     """In place, so that the model stays the user's own object; without a run around it, it does what it did."""
     compression = getattr(agent, "compression_config", None)
     for model in (*vars(agent).values(), getattr(compression, "compression_model", None)):
-        if isinstance(model, ChatModelBase) and not isinstance(model, _Gated):
+        if not isinstance(model, ChatModelBase):
+            continue
+        if not isinstance(model, _Gated):
             model.__class__ = _gated(type(model))
+        given: Any = model
+        client = getattr(given, "client", None)
+        routed = at_engine(client, controller)
+        if routed is not client:
+            given.client = routed
 
 
 class _Gated:

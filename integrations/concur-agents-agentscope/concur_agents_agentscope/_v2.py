@@ -23,6 +23,7 @@ from agentscope.middleware import MiddlewareBase
 from agentscope.model import ChatModelBase
 
 from concur_agents import BaseController, Outcome
+from concur_agents.routing import at_engine
 from concur_agents.usage import TokenUsage
 from concur_agents_agentscope._config import Config, controller_of
 from concur_agents_agentscope._installed import for_other_line
@@ -165,11 +166,14 @@ def _asking_of(controller: BaseController) -> _Asking:
 
 
 def _named(model: Any, reply: Reply) -> Any:
-    """The same model, whose requests carry the agent's headers."""
+    """The same model, whose requests carry the agent's headers, and go to its engine where there are several."""
     headers = lacking(model, reply.headers)
-    if headers:
+    client: Any = getattr(model, "client", None)
+    named = client.with_options(default_headers=headers) if headers else client
+    routed = at_engine(named, reply.controller)
+    if routed is not client:
         model = copy.copy(model)
-        model.client = model.client.with_options(default_headers=headers)
+        model.client = routed
     return model
 
 

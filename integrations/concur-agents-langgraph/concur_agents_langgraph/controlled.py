@@ -13,7 +13,7 @@ from langgraph.config import get_config
 
 from concur_agents import BaseController
 from concur_agents_langgraph.generation import Generation
-from concur_agents_langgraph.models import ModelT, header_of, with_header, with_usage
+from concur_agents_langgraph.models import ModelT, at_its_engine, header_of, with_header, with_usage
 from concur_agents_langgraph.runs import current_run
 
 __all__ = ["ModelStep", "model_step", "wrap_model"]
@@ -63,7 +63,7 @@ def wrap_model(model: ModelT, controller: BaseController, *, session_header: str
     kind.__module__ = type(model).__module__
     kind.concur_controller = controller
     kind.concur_header = header_of(controller, session_header)
-    controlled = with_usage(model).model_copy()
+    controlled = at_its_engine(with_usage(model), controller).model_copy()
     object.__setattr__(controlled, "__class__", kind)
     return controlled
 

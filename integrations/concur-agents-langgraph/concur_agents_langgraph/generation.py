@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -32,6 +33,7 @@ class Generation:
         self.run: Final = run
         self.member: Final[Member] = run.member(config)
         self._step: Step | SyncStep | None = None
+        self._around = contextlib.ExitStack()
 
     @property
     def agent_id(self) -> str:
@@ -65,6 +67,7 @@ class Generation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._around.close()
         self._ended(error)
         if isinstance(self._step, Step):
             with self.run.faults.never_fatal("pause an agent"):
@@ -91,6 +94,7 @@ class Generation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._around.close()
         self._ended(error)
         if isinstance(self._step, SyncStep):
             with self.run.faults.never_fatal("pause an agent"):
@@ -107,6 +111,9 @@ class Generation:
     def _seated(self) -> None:
         if not self.run.came_late(self.member):
             self.run.seated = True
+            if self.member.agent_id != self.run.agent_id:  # its request is its own, and not that of whom it works for
+                agent = self.run.controller.agent(self.member.agent_id, parent=self.member.parent)
+                self._around.enter_context(agent.inside())
         elif self.member.agent_id == self.run.agent_id:
             self.member.generating -= 1
             raise LifecycleError(f"the run of agent {self.member.agent_id!r} is over")

@@ -30,7 +30,7 @@ class ConcurMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     step of its own; listed after it, all attempts together are one step.
 
     For ``ChatOpenAI`` and its subclasses each request also carries the agent's id as a header, and streamed replies
-    report their usage even with a ``base_url``.
+    report their usage even with a ``base_url``. Where there are several engines, it goes to the agent's.
 
     Args:
         controller: gives out the seats; the same as given to ``wrap``.
@@ -48,7 +48,7 @@ class ConcurMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelCallResult[Any]:
         """A step in a sync run."""
         with Generation(current_run(self._controller), get_config()) as generation:
-            reply = handler(prepared(request, generation.agent_id, self._session_header))
+            reply = handler(prepared(request, self._controller, generation.agent_id, self._session_header))
             generation.observe(reply_usage(reply))
         return reply
 
@@ -57,6 +57,6 @@ class ConcurMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelCallResult[Any]:
         """A step in an async run."""
         async with Generation(current_run(self._controller), get_config()) as generation:
-            reply = await handler(prepared(request, generation.agent_id, self._session_header))
+            reply = await handler(prepared(request, self._controller, generation.agent_id, self._session_header))
             generation.observe(reply_usage(reply))
         return reply

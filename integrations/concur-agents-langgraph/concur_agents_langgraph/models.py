@@ -14,8 +14,9 @@ from langgraph.types import Command
 
 from concur_agents import BaseController
 from concur_agents.agents import header_value
+from concur_agents.routing import at_engine
 
-__all__ = ["ModelT", "header_of", "prepared", "reply_usage", "with_header", "with_usage"]
+__all__ = ["ModelT", "at_its_engine", "header_of", "prepared", "reply_usage", "with_header", "with_usage"]
 
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
@@ -26,13 +27,15 @@ def header_of(controller: BaseController, header: str | EllipsisType | None) -> 
     return controller.session_header if isinstance(header, EllipsisType) else header
 
 
-def prepared(request: ModelRequest[Any], agent_id: str, header: str | None) -> ModelRequest[Any]:
-    """``request`` with the agent's id as a header and with usage asked for in streams.
+def prepared(
+    request: ModelRequest[Any], controller: BaseController, agent_id: str, header: str | None
+) -> ModelRequest[Any]:
+    """``request`` with the agent's id as a header, for the agent's engine, and with usage asked for in streams.
 
     Only for ``ChatOpenAI`` and its subclasses (also Azure, DeepSeek, xAI, ...), which are known to take both; any
     other model's request stays as it is. What the user set wins.
     """
-    model = with_usage(request.model)
+    model = at_its_engine(with_usage(request.model), controller)
     if model is not request.model:
         request = request.override(model=model)
     settings = with_header(model, request.model_settings, agent_id, header)
@@ -44,6 +47,19 @@ def with_usage(model: ModelT) -> ModelT:
     if _is_openai(model) and getattr(model, "stream_usage", False) is None:
         return model.model_copy(update={"stream_usage": True})
     return model
+
+
+def at_its_engine(model: ModelT, controller: BaseController) -> ModelT:
+    """``model``, whose requests for one of several engines go to the one that the agent is on."""
+    if not controller.may_have_several or not _is_openai(model):
+        return model
+    clients: dict[str, Any] = {}
+    for part, root in (("client", "root_client"), ("async_client", "root_async_client")):
+        client: Any = getattr(model, root, None)
+        routed = at_engine(client, controller)
+        if routed is not client:
+            clients |= {root: routed, part: routed.chat.completions}
+    return model.model_copy(update=clients) if clients else model
 
 
 def with_header(model: BaseChatModel, options: dict[str, Any], agent_id: str, header: str | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
 from concur_agents.testing import AdapterContract, Scene
-from concur_agents_langgraph import ConcurMiddleware, add_concur, session_headers, wrap, wrap_model
+from concur_agents_langgraph import ConcurMiddleware, add_concur, wrap, wrap_model
 
 # langchain-core makes tools' schemas under warnings.catch_warnings, which threads take from each other.
 pytestmark = pytest.mark.filterwarnings("ignore:Support for class-based")
@@ -141,10 +141,10 @@ class TestStateGraph(Async):
 
     def build(self, scene: Scene, model: ChatOpenAI, *, asks: bool) -> Any:
         tools = [tool_of(scene)]
-        bound = model.bind_tools(tools)
+        bound = wrap_model(model, scene.controller).bind_tools(tools)
 
         async def call_model(state: MessagesState) -> Any:
-            return {"messages": await bound.ainvoke(state["messages"], extra_headers=session_headers())}
+            return {"messages": await bound.ainvoke(state["messages"])}
 
         graph = StateGraph(MessagesState)
         graph.add_node("model", call_model)

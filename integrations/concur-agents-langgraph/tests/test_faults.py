@@ -11,8 +11,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 
-from concur_agents import Controller
-from concur_agents.agents import Step
+from concur_agents import Controller, Step
 from concur_agents_langgraph import wrap
 
 HELLO: Any = {"messages": [("user", "hello")]}

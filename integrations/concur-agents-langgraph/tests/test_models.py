@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +14,18 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from langgraph.types import Command
 
+from concur_agents import Controller
 from concur_agents.agents import header_value
+from concur_agents.fleet import FleetController
+from concur_agents.testing import ScriptedReader
 from concur_agents_langgraph.models import prepared, reply_usage
 
 USAGE: Any = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
 REPLY = AIMessage("hi", usage_metadata=USAGE)
+
+
+ONE = Controller(ScriptedReader(), background=False)
+ENGINES = ("http://127.0.0.1:9", "http://127.0.0.1:10")
 
 
 def request(model: Any, **settings: Any) -> ModelRequest[Any]:
@@ -26,7 +34,7 @@ def request(model: Any, **settings: Any) -> ModelRequest[Any]:
 
 def test_other_models_requests_stay_as_they_are() -> None:
     original = request(FakeListChatModel(responses=["x"]))
-    assert prepared(original, "a", "X-Session-ID") is original
+    assert prepared(original, ONE, "a", "X-Session-ID") is original
 
 
 class Derived(ChatOpenAI):
@@ -36,14 +44,29 @@ class Derived(ChatOpenAI):
 @pytest.mark.parametrize("kind", [ChatOpenAI, Derived])
 def test_openai_models_get_the_header_beside_the_users_own(kind: Any) -> None:
     model = kind(model="m", base_url="http://127.0.0.1:9/v1", api_key="none")
-    settings = prepared(request(model, extra_headers={"X-Mine": "1"}, seed=3), "a", "X-Session-ID").model_settings
+    given = request(model, extra_headers={"X-Mine": "1"}, seed=3)
+    settings = prepared(given, ONE, "a", "X-Session-ID").model_settings
     assert settings == {"extra_headers": {"X-Session-ID": "a", "X-Mine": "1"}, "seed": 3}
 
 
 @pytest.mark.parametrize("decided", [True, False])
 def test_model_that_decided_about_streamed_usage_stays_itself(decided: bool) -> None:
     model = ChatOpenAI(model="m", base_url="http://127.0.0.1:9/v1", api_key="none", stream_usage=decided)
-    assert prepared(request(model), "a", None).model is model
+    assert prepared(request(model), ONE, "a", None).model is model
+
+
+def test_with_several_engines_the_users_model_stays_as_it_is_and_a_copy_is_routed() -> None:
+    model = ChatOpenAI(model="m", base_url=f"{ENGINES[0]}/v1", api_key="none", stream_usage=True)
+    before = {name: getattr(model, name) for name in ("client", "async_client", "root_client", "root_async_client")}
+    with contextlib.closing(FleetController(dict.fromkeys(ENGINES, ScriptedReader()), background=False)) as several:
+        routed: Any = prepared(request(model), several, "a", None).model
+        assert type(routed) is ChatOpenAI
+        assert {name: getattr(model, name) for name in before} == before
+        for name, client in before.items():
+            assert getattr(routed, name) is not client
+        assert routed.client._client is routed.root_client
+        assert routed.async_client._client is routed.root_async_client
+        assert prepared(request(routed), several, "a", None).model is routed
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from minisweagent.exceptions import InterruptAgentFlow
 
 from concur_agents import BaseController
 from concur_agents.adapters import AgentRun
+from concur_agents.routing import Routes
 from concur_agents.shared import shared_controller
 
 __all__ = ["ConcurAgent", "ConcurMixin", "concur"]
@@ -76,6 +77,8 @@ class _Admitted:
     def __init__(self, model: Model, agent: ConcurMixin) -> None:
         self._model = model
         self._agent = agent
+        self._routed: Any = None
+        """The model with several engines."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -85,16 +88,33 @@ class _Admitted:
         if run is None:  # a loop of the user's own round ``agent.step()``: nothing would finish the agent
             return self._model.query(messages, **kwargs)
         if any(base.__name__ == "LitellmModel" for base in type(self._model).__mro__):  # importing it takes seconds
+            if self._agent._controller.may_have_several and self._routed is None:
+                self._routed = _at_engine(self._model, self._agent._controller)
             own = self._model.config.model_kwargs.get("extra_headers") or {}
             kwargs["extra_headers"] = {**run.headers, **own, **kwargs.get("extra_headers", {})}
         with run.step() as step:
             try:
-                message = self._model.query(messages, **kwargs)
+                message = (self._routed or self._model).query(messages, **kwargs)
             except InterruptAgentFlow as unreadable:  # a FormatError: the engine has answered all the same
                 step.observe(_usage(unreadable.messages[0]))
                 raise
             step.observe(_usage(message))
             return message
+
+
+def _at_engine(model: Any, controller: BaseController) -> Any:
+    """The same model, each attempt of which goes to the engine that the agent around is on."""
+    kind, routes = type(model), Routes(controller)
+
+    def _query(self: Any, messages: list[dict[str, str]], **kwargs: Any) -> Any:
+        way = routes.of(kwargs.get("api_base") or self.config.model_kwargs.get("api_base") or "")
+        if way is None:
+            return kind._query(self, messages, **kwargs)
+        return way.send_blocking(lambda url: kind._query(self, messages, **{**kwargs, "api_base": url}))
+
+    routed: Any = object.__new__(type(kind.__name__, (kind,), {"_query": _query}))
+    routed.__dict__ = model.__dict__  # it is one model, whatever it counts
+    return routed
 
 
 def _usage(message: Mapping[str, Any]) -> object:

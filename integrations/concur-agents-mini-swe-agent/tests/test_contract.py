@@ -19,6 +19,8 @@ from concur_agents_mini_swe_agent import ConcurAgent, concur
 pytestmark = [  # LiteLLM's own: of its types, and of what SGLang says beyond OpenAI's API
     pytest.mark.filterwarnings("ignore:Items? .* on TypedDict class"),
     pytest.mark.filterwarnings("ignore:Pydantic serializer warnings"),
+    # It keeps a client for each address, and closes none.
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
 ]
 litellm.suppress_debug_info = True  # it prints, and the contract reads what a process of its own prints
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo done"

@@ -16,7 +16,7 @@ from concur_agents_openai_agents import ConcurRunner
 
 def agent_of(scene: Scene, work: Callable[[str], Any], **of_tool: Any) -> tuple[Agent[Any], AsyncOpenAI]:
     client = AsyncOpenAI(base_url=scene.base_url, api_key="none", max_retries=0)
-    model = OpenAIChatCompletionsModel(model=scene.model, openai_client=client)
+    model = OpenAIChatCompletionsModel(model=scene.model, openai_client=scene.controller.route(client))
     return Agent(name="Worker", model=model, tools=[function_tool(work, **of_tool)]), client
 
 

@@ -19,7 +19,7 @@ from concur_agents_pydantic_ai import ConcurCapability
 def agent_of(scene: Scene, work: Callable[[str], Any], **of_tool: Any) -> tuple[Agent[None, Any], AsyncOpenAI]:
     client = AsyncOpenAI(base_url=scene.base_url, api_key="none", max_retries=0)
     agent = Agent[None, Any](
-        OpenAIChatModel(scene.model, provider=OpenAIProvider(openai_client=client)),
+        OpenAIChatModel(scene.model, provider=OpenAIProvider(openai_client=scene.controller.route(client))),
         output_type=[str, DeferredToolRequests],
         tools=[Tool(work, name="work", **of_tool)],
         capabilities=[ConcurCapability(scene.controller)],

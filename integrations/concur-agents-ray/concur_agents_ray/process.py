@@ -17,11 +17,11 @@ from concur_agents.config import ENVIRONMENT, load_config
 from concur_agents.config.environment import KEY_VARIABLE
 from concur_agents.config.models import Config, EngineConfig
 from concur_agents.engines.url import engine_url
+from concur_agents.fleet.words import Scene
 from concur_agents_ray.controller import RayController
 from concur_agents_ray.directory import Directory
 from concur_agents_ray.names import NAMESPACE, find, shard_name, shards_of
 from concur_agents_ray.shard import MOST_CALLS, Secrets, Shard
-from concur_agents_ray.words import Scene
 
 __all__ = ["controller", "shutdown"]
 
@@ -158,8 +158,8 @@ def _engines(engines: Sequence[str | Mapping[str, Any]]) -> tuple[EngineConfig, 
     blocks = [{"url": each} if isinstance(each, str) else dict(each) for each in engines]
     if not blocks:
         raise ConfigError("engines must be a list of at least one engine, got none")
-    # What the environment says of one engine is not meant for these; its key may be. One by one, since a configuration
-    # may hold one only.
+    # What the environment says of one engine is not meant for these; its key may be. One by one, since an engine that
+    # is named twice is no error here.
     ours = {each.name for each in ENVIRONMENT if each.path[:1] in (("engines",), ("controller",))}
     env = {name: value for name, value in os.environ.items() if name == KEY_VARIABLE or name not in ours}
     return tuple(load_config({"engines": [block]}, env=env).config.engines[0] for block in blocks)

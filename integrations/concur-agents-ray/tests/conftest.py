@@ -1,8 +1,7 @@
-"""A cluster of Ray's on this machine, embedded engines, and desks without Ray."""
+"""A cluster of Ray's on this machine, and embedded engines."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,12 +11,8 @@ import ray
 from ray.cluster_utils import Cluster
 
 import concur_agents_ray
-from concur_agents import Controller, FixedWindow
 from concur_agents.emulator import Emulator
-from concur_agents.remote.desk import Desk
 from concur_agents.remote.protocol import UnreachableError
-from concur_agents.remote.seats import RemoteSeats
-from concur_agents.testing import ScriptedReader
 from concur_agents_ray import RayController
 from concur_agents_ray.names import shard_name
 
@@ -128,32 +123,3 @@ def shared(shared_fleet: Fleet) -> Fleet:
     """Two engines with four seats each, for tests that leave them as they were."""
     _until(lambda: not shared_fleet.left())
     return shared_fleet
-
-
-class Local:
-    """A transport to a desk in the same loop; and the line to it can be cut."""
-
-    def __init__(self, window: float) -> None:
-        self.controller = Controller(ScriptedReader(), law=FixedWindow(window), background=False).start()
-        self.desk = Desk(self.controller)
-        self.cut = False
-
-    async def call(self, operation: str, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        if self.cut:
-            raise UnreachableError("cut")
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self.desk.handle(operation, body)
-        except TimeoutError:
-            raise UnreachableError("no answer in time") from None
-
-    async def aclose(self) -> None:
-        pass
-
-    def seats(self) -> RemoteSeats:
-        return RemoteSeats(lambda: self, "here", patience_s=5.0)
-
-
-@pytest.fixture
-def local() -> type[Local]:
-    return Local

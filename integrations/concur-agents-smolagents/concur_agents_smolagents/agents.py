@@ -15,6 +15,7 @@ from smolagents import AgentError, LocalPythonExecutor, MultiStepAgent  # type: 
 
 from concur_agents import BaseController, Outcome
 from concur_agents.adapters import AgentRun
+from concur_agents.routing import at_engine
 from concur_agents_smolagents.parts import RUNNING, admitted, carrying, refine
 
 __all__ = ["concur"]
@@ -42,6 +43,8 @@ def concur(agent: AnyAgent, controller: BaseController, *, agent_id: str | None 
             concur(managed, controller)
     agent.concur_id, agent.concur_controller = agent_id or uuid.uuid4().hex, controller
     agent.model = refine(copy.copy(agent.model), admitted)
+    if (client := getattr(agent.model, "client", None)) is not None:
+        agent.model.client = at_engine(client, controller)
     if isinstance(getattr(agent, "python_executor", None), LocalPythonExecutor):
         refine(agent.python_executor, carrying)
     return cast("AnyAgent", refine(agent, _controlled))

@@ -41,6 +41,7 @@ class TestVerl(AdapterContract):
     not_covered: ClassVar = {
         "test_abandoned_stream": "verl has no streamed rollouts",
         "test_nothing_is_held_while_a_person_thinks": "nobody is asked in a rollout",
+        "test_requests_go_to_the_agents_engine": "verl's own load balancer chooses a rollout's engine, and keeps to it",
     }
 
     @pytest.fixture(autouse=True)

@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
+from benchmarks.chaos.asking import FIELD, HEADER
 from benchmarks.chaos.executions import read_executions
-from benchmarks.chaos.faulty import DROP, FIELD, HEADER, FaultyEngine
-from benchmarks.chaos.plan import Plan, draw_plan
+from benchmarks.chaos.faulty import DROP, FaultyEngine
+from benchmarks.chaos.gateway.plan import Plan, draw_plan
 from concur_agents.emulator import ServiceConfig
 from concur_agents.emulator.embed import Emulator
 
@@ -147,4 +148,5 @@ def test_all_connections_can_be_dropped_at_once(engine: Engine, tmp_path: Path) 
             client.post(DROP)
         with pytest.raises(httpx.TransportError):
             asked.result()
-    assert cuts(tmp_path) == [True]
+    while cuts(tmp_path) != [True]:  # it hears of that a moment after its client does
+        time.sleep(0.002)

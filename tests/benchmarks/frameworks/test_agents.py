@@ -17,9 +17,10 @@ from benchmarks.swebench import setting
 from benchmarks.swebench.agents import AgentPlan, Recorder, find_framework, observation, run_agent, versions
 from benchmarks.swebench.agents.base import SYSTEM_PROMPT
 from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.planning import plan_agents
 from benchmarks.swebench.progress import LineProgress, TimeLeft
 from benchmarks.swebench.records import RunFolder
-from benchmarks.swebench.runner import plan_agents, run_arms
+from benchmarks.swebench.runner import run_arms
 from concur_agents import Controller, Uncontrolled
 from concur_agents.emulator import Emulator, ServiceConfig
 from concur_agents.emulator.radix import TOKEN_BYTES

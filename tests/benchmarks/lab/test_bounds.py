@@ -69,7 +69,7 @@ def batches(draw: st.DrawFn) -> Batch:
     waves = draw(st.lists(st.integers(1, 7), min_size=1, max_size=2))
     names = iter(range(99))
     made = [[draw(plans(f"a{next(names)}")) for _ in range(count)] for count in waves]
-    return Batch(made, update_s=draw(st.sampled_from([0.0, 3.0])))
+    return Batch(made, update_s=draw(st.sampled_from([0.0, 3.0])), cores=draw(st.sampled_from([None, None, 1, 2])))
 
 
 SECONDS = st.sampled_from([0.0, 1e-4, 1e-3, 1e-2])
@@ -162,6 +162,15 @@ def test_long_tools_raise_the_bound_where_contexts_fill_the_pool() -> None:
         return lower_bound_s(Batch.of(many), engine(15_000))
 
     assert bound(10.0) > 1.05 * bound(0.0)
+
+
+def test_tools_that_wait_in_line_for_a_core_raise_the_bound_to_what_they_take() -> None:
+    many = [plan(f"a{n}", 6, tool_s=20.0) for n in range(12)]
+    free, few = Batch.of(many), Batch.of(many, cores=2)
+    took = simulate(few, engine(), parse_arms("uncontrolled")[0]).makespan_s
+    assert 0.97 * took < lower_bound_s(few, engine()) <= took
+    assert lower_bound_s(free, engine()) < 0.3 * took
+    assert lower_bound_s(Batch.of(many, cores=1000), engine()) == lower_bound_s(free, engine())
 
 
 def test_waves_add_up_with_the_updates_between_them() -> None:

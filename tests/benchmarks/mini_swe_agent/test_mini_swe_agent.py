@@ -152,7 +152,9 @@ async def test_the_patch_is_what_is_judged(
     (tmp_path / "preds.json").write_text(json.dumps({plan.agent_id: {"model_patch": patch}}))
     ended = AgentRecord(agent_id=plan.agent_id, task_id="a__1", seed=7, outcome="completed", started_s=0.0, ended_s=1.0)
     async with BubblewrapSandboxes(packages=plan.task.packages) as sandboxes:
-        (record,) = await judge([ended], [plan], tmp_path, sandboxes)
+        judged: list[AgentRecord] = []
+        await judge([ended], [plan], tmp_path, sandboxes, judged.append)
+    (record,) = judged
     assert record.resolved is resolved
     assert (record.error is None) is (resolved is not None)
 

@@ -43,12 +43,13 @@ class FakeModel(BaseChatModel):
 
 class FakeSandbox:
     def __init__(self, **result):
-        self.commands = []
+        self.commands, self.timeouts = [], []
         given = {"exit_code": 0, "output": "a.py\n", "timed_out": False, "truncated": False, "seconds": 0.25}
         self.result = CommandResult(**{**given, **result})
 
     async def run(self, command, *, timeout):  # noqa: ASYNC109 - a Sandbox
         self.commands.append(command)
+        self.timeouts.append(timeout)
         return self.result
 
     async def changes(self, *, limit):

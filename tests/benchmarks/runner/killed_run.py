@@ -11,14 +11,16 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
 
-from benchmarks.swebench import records, runner
+from benchmarks.swebench import arm_run, records, runner
 from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.planning import plan_agents
 from benchmarks.swebench.records import RunFolder
-from benchmarks.swebench.runner import plan_agents, run_arms
+from benchmarks.swebench.runner import run_arms
 from benchmarks.swebench.setting import Setting
 from benchmarks.swebench.tasks import Task
 from concur_agents.testing import ScriptedReader
@@ -101,7 +103,7 @@ def run(root: str, last: int | None) -> int:
     """Run or go on with the run in ``root``; return how many steps towards the disk it took."""
     steps = Steps(last)
     os.replace = steps.around(os.replace)
-    runner.append_point = steps.torn
+    arm_run.append_point = steps.torn
     records.shutil.rmtree = steps.around(records.shutil.rmtree)
     runner.BubblewrapSandboxes = lambda packages: contextlib.nullcontext(Sandboxes())
     runner.open_engine = lambda *args, **more: contextlib.nullcontext(Engine())
@@ -146,5 +148,9 @@ def forked(root, last):
 
 
 if __name__ == "__main__":
+    # What a first run imports and compiles takes over a second of CPU: those that are forked have it already. The steps
+    # that this one counts go on being counted, and end nobody.
+    with tempfile.TemporaryDirectory() as folder:
+        run(folder, None)
     for line in sys.stdin:
         print(json.dumps(forked(**json.loads(line))), flush=True)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.engines.wire import EngineError
-from benchmarks.swebench import cli
+from benchmarks.swebench import cli, listing, planning, terminal
 from benchmarks.swebench.records import RecordError, RunFolder
 from benchmarks.swebench.sandbox import SandboxUnavailable
 
@@ -24,8 +24,9 @@ DONE = {"capacity_tokens": 1000}
 def invoke(monkeypatch, make_task, tmp_path):
     """Calls the program, on two tasks and without sandboxes."""
     tasks = (make_task("a"), make_task("b"))
-    monkeypatch.setattr(cli, "check_available", lambda: None)
-    monkeypatch.setattr(cli, "load_tasks", lambda cache: tasks)
+    monkeypatch.setattr(planning, "check_available", lambda: None)
+    for module in (planning, listing):
+        monkeypatch.setattr(module, "load_tasks", lambda cache: tasks)
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: CliRunner().invoke(cli.app, arguments)
 
@@ -91,7 +92,7 @@ def test_a_machine_without_sandboxes_is_told_what_to_do(invoke, monkeypatch):
     def unavailable():
         raise SandboxUnavailable("the sandbox needs bubblewrap: apt-get install bubblewrap")
 
-    monkeypatch.setattr(cli, "check_available", unavailable)
+    monkeypatch.setattr(planning, "check_available", unavailable)
     result = invoke("run")
     assert (result.exit_code, result.stderr) == (
         2,
@@ -227,7 +228,7 @@ def rows(monkeypatch, make_task, tmp_path):
             assert source == "rows.jsonl"
             return tuple(task for task in found if not chosen or task.task_id in chosen)
 
-        monkeypatch.setattr(cli, "load_rows", load)
+        monkeypatch.setattr(planning, "load_rows", load)
 
     return rows
 
@@ -238,7 +239,7 @@ PATCH = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
 def test_rows_run_in_containers_and_only_those_that_are_named(invoke, run_as, tmp_path, monkeypatch, rows):
     run_as(complete)
     checked = []
-    monkeypatch.setattr(cli, "check_kind", checked.append)
+    monkeypatch.setattr(planning, "check_kind", checked.append)
     rows(x=PATCH, y=PATCH)
     result = invoke("run", "--tasks", "rows.jsonl,y", "--sandbox", "docker", "--agents", "2", "--out", "out")
     assert (result.exit_code, checked) == (0, ["docker"])
@@ -257,7 +258,7 @@ def test_rows_without_containers_are_refused_with_what_to_add(invoke, rows, tmp_
 
 def test_a_row_without_a_fix_is_for_models_only(invoke, run_as, rows, monkeypatch):
     run_as(complete)
-    monkeypatch.setattr(cli, "check_kind", lambda kind: None)
+    monkeypatch.setattr(planning, "check_kind", lambda kind: None)
     rows(x="Binary files differ")
     given = ["run", "--tasks", "rows.jsonl", "--sandbox", "podman", "--agents", "1", "--out", "out"]
     result = invoke(*given)
@@ -269,7 +270,7 @@ def test_rows_that_nobody_can_score_are_refused(invoke, monkeypatch, tmp_path):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(cli, "check_kind", lambda kind: None)
+    monkeypatch.setattr(planning, "check_kind", lambda kind: None)
     monkeypatch.setattr("importlib.metadata.version", missing)
     row = {"instance_id": "a__a-1", "problem_statement": "Broken.", "FAIL_TO_PASS": ["t"]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
@@ -281,7 +282,7 @@ def test_rows_that_nobody_can_score_are_refused(invoke, monkeypatch, tmp_path):
 def test_the_kind_of_sandbox_reaches_the_run(invoke, run_as, tmp_path, monkeypatch, kind):
     run_as(complete)
     checked = []
-    monkeypatch.setattr(cli, "check_kind", checked.append)
+    monkeypatch.setattr(planning, "check_kind", checked.append)
     assert invoke("run", "--sandbox", kind, "--agents", "2", "--out", "out").exit_code == 0
     assert checked == [kind]
     assert json.loads((tmp_path / "out" / "run.json").read_text())["config"]["sandbox"] == kind
@@ -326,7 +327,8 @@ def test_a_cache_that_cannot_be_made_is_told(invoke, monkeypatch):
     def load(cache):
         (cache / "archives").mkdir(parents=True)
 
-    monkeypatch.setattr(cli, "load_tasks", load)
+    for module in (planning, listing):
+        monkeypatch.setattr(module, "load_tasks", load)
     for command in ("run", "tasks"):
         result = invoke(command, "--cache", "/proc/nowhere")
         assert (result.exit_code, "error: " in result.stderr, "/proc/nowhere" in result.stderr) == (2, True, True)
@@ -338,6 +340,13 @@ def test_a_cache_that_cannot_be_made_is_told(invoke, monkeypatch):
 def test_what_is_missing_is_named(invoke, arguments):
     result = invoke(*arguments)
     assert (result.exit_code, "nowhere" in result.stderr) == (2, True)
+
+
+def test_a_summary_that_cannot_be_written_is_told(invoke, run_as):
+    run_as(complete)
+    result = invoke("run", "--agents", "2", "--arms", "uncontrolled", "--record", "/proc/nowhere/x.json")
+    assert (result.exit_code, "error: " in result.stderr, "/proc/nowhere" in result.stderr) == (2, True, True)
+    assert "2 LangGraph agents" in result.stdout
 
 
 def test_an_engine_that_is_down_is_told_and_the_run_can_go_on(invoke, tmp_path):
@@ -385,7 +394,7 @@ def test_a_full_disk_leaves_what_there_is_and_says_how_to_go_on(invoke, run_as, 
     monkeypatch.setattr(Path, "open", open_)
     monkeypatch.setattr(os, "replace", replace_)
     if full == "concur.log":
-        monkeypatch.setattr(cli._LogFile, "_open", lambda self: no_room(self.baseFilename))
+        monkeypatch.setattr(terminal._LogFile, "_open", lambda self: no_room(self.baseFilename))
     result = invoke("run", "--agents", "2", "--out", "out")
     assert "Traceback" not in result.output
     assert len(list((tmp_path / "out").glob("arms/*/1/agents/*.json"))) == 6

@@ -8,10 +8,11 @@ from rich.console import Console
 
 from benchmarks.swebench import runner, setting
 from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.planning import plan_agents
 from benchmarks.swebench.progress import LineProgress, TimeLeft
 from benchmarks.swebench.records import RunFolder
 from benchmarks.swebench.report import report
-from benchmarks.swebench.runner import plan_agents, run_arms
+from benchmarks.swebench.runner import run_arms
 from benchmarks.swebench.tasks import load_recorded
 from concur_agents.emulator import Emulator, ServiceConfig
 from concur_agents.engines import read_sample
@@ -72,7 +73,7 @@ async def test_every_arm_resolves_the_same_tasks_and_loses_nobody(run, emulator)
         "concur": (0, 2),
     }
     assert summary["same_resolved"]
-    assert (folder.path / "timeline.png").exists()
+    assert (folder.path / "pictures" / "over-time-1.png").exists()
 
 
 async def test_the_fixed_arm_keeps_its_window(run, emulator):

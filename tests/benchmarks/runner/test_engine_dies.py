@@ -12,8 +12,9 @@ from benchmarks.engines.wire import EngineError
 from benchmarks.swebench import runner
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.engine import open_engine
+from benchmarks.swebench.planning import plan_agents
 from benchmarks.swebench.records import RunFolder
-from benchmarks.swebench.runner import plan_agents, run_arms
+from benchmarks.swebench.runner import run_arms
 from benchmarks.swebench.tasks import load_recorded
 
 AGENTS = 8

@@ -15,10 +15,11 @@ from benchmarks.swebench import setting
 from benchmarks.swebench.agents import AgentPlan, Recorder, find_framework, run_agent
 from benchmarks.swebench.agents.base import COMMANDS
 from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.planning import plan_agents
 from benchmarks.swebench.progress import LineProgress, TimeLeft
 from benchmarks.swebench.records import RunFolder
 from benchmarks.swebench.report import report
-from benchmarks.swebench.runner import plan_agents, run_arms
+from benchmarks.swebench.runner import run_arms
 from benchmarks.swebench.setting import open_setting
 from concur_agents import Controller, Uncontrolled
 from concur_agents.emulator import Emulator, ServiceConfig

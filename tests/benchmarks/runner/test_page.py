@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from benchmarks.swebench.arms import ARMS, meaning_of
 from benchmarks.swebench.report.charts import draw_agents, draw_caps, draw_makespans, draw_parts, parts
 from benchmarks.swebench.report.page import write_page
 from benchmarks.swebench.report.theme import LIGHT, styled
@@ -81,6 +82,26 @@ def test_it_says_what_was_won_with_its_interval(page, whole):
     assert "SGLang 0.5.23" in text
     assert "--tp 8" in text
     assert len(found.sources) == 2 * (3 + 2)  # each in two colours; an agents' chart for each arm
+
+
+def test_somebody_who_never_heard_of_an_arm_is_told_what_it_is(page, whole):
+    names = ["uncontrolled", "requests:4", "client-requests:3", "fixed:2", "concur", "budget", "hicache:fixed:8"]
+    text, _ = page({(name, 1): whole(9.0) for name in names}, agents=1)
+    assert all(meaning_of(name) in text for name in names)
+    assert "at most 8 agents" in text.lower()
+    assert "HiCache" in text
+
+
+def test_what_may_have_set_the_pace_is_said_once_for_all_arms_it_is_true_of(page, whole):
+    arms = {("uncontrolled", 1): 0.95, ("fixed:2", 1): 0.95, ("budget", 1): 0.5}
+    text, _ = page({run: whole(9.0, machine_busy=busy) for run, busy in arms.items()}, agents=1)
+    assert text.count("may have set the pace") == 1
+    assert "uncontrolled, fixed:2: this machine's cores were 95% busy" in text
+
+
+@pytest.mark.parametrize("kind", ARMS)
+def test_every_kind_of_arm_has_a_meaning(kind):
+    assert meaning_of(f"{kind}:8")
 
 
 def test_no_gain_is_called_none(page, whole):

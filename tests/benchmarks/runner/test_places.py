@@ -10,8 +10,8 @@ from benchmarks.swebench import runner
 from benchmarks.swebench.agents import AgentPlan
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.judge import SCRIPT, judge
+from benchmarks.swebench.planning import plan_agents
 from benchmarks.swebench.records import ArmFolder
-from benchmarks.swebench.runner import plan_agents
 from benchmarks.swebench.setting import open_setting
 
 IMAGE = "docker.io/a/b:1"
@@ -19,6 +19,8 @@ IMAGE = "docker.io/a/b:1"
 
 class Scoring:
     script = "run the tests"
+    setup = "make the bug"
+    timeout_s = 90.0
     verdict = True
 
     def resolved(self, output):
@@ -44,8 +46,8 @@ def sandboxes(fake_sandbox):
         def __init__(self):
             self.opened, self.result = [], {}
 
-        async def workspace_of(self, image):
-            return Path("/of") / image
+        async def workspace_of(self, image, setup=""):
+            return Path("/of") / image / setup
 
         async def open(self, workspace, changes=None, *, image=None, limits=None):
             self.opened.append((workspace, changes, image, limits))
@@ -78,7 +80,7 @@ async def test_agents_and_the_warm_up_get_the_image(task, sandboxes, answering):
         pass
     assert [image for _, _, image, _ in sandboxes.opened] == [IMAGE] * 3
     first, second, warm_up = [workspace for workspace, *_ in sandboxes.opened]
-    assert (first, second) == (Path("/of") / IMAGE,) * 2
+    assert (first, second) == (Path("/of") / IMAGE / "make the bug",) * 2
     assert warm_up not in (first, Path())
 
 
@@ -86,9 +88,9 @@ async def test_tests_get_the_image_the_files_and_the_script(judged, sandboxes):
     record = await judged({"fix.py": b"1"})
     assert (record.resolved, record.test_exit_code) == (True, 0)
     ((workspace, changes, image, limits),) = sandboxes.opened
-    assert (workspace, image) == (Path("/of") / IMAGE, IMAGE)
+    assert (workspace, image) == (Path("/of") / IMAGE / "make the bug", IMAGE)
     assert changes == {"fix.py": b"1", SCRIPT: b"run the tests"}
-    assert sandboxes.last.commands == [f"bash {SCRIPT}"]
+    assert (sandboxes.last.commands, sandboxes.last.timeouts) == ([f"bash {SCRIPT}"], [90.0])
     assert limits.kept_output_bytes == limits.read_output_bytes  # every line may count
 
 

@@ -12,10 +12,11 @@ from benchmarks.engines.wire import EngineError
 from benchmarks.swebench.arms import parse_arms
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.engine import open_engine
+from benchmarks.swebench.planning import plan_agents
 from benchmarks.swebench.progress import LineProgress, TimeLeft
 from benchmarks.swebench.proxy import Proxy, read_proxy
 from benchmarks.swebench.records import RunFolder
-from benchmarks.swebench.runner import plan_agents, run_arms
+from benchmarks.swebench.runner import run_arms
 from benchmarks.swebench.tasks import load_recorded
 from concur_agents.emulator import Emulator, ServiceConfig
 

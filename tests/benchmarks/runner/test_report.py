@@ -48,7 +48,7 @@ def test_unknown_figures_are_shown_as_unknown(make_run, make_record, make_step):
 
 def test_agents_that_failed_are_told(make_run, make_record):
     shown = text(summarise(make_run(two_arms(make_record, outcome="failed", error="X: y"), agents=1)))
-    assert "concur: 1 agents failed (1 X); their records say why" in shown
+    assert "concur: 1 agent failed (1 X); the records say why" in shown
 
 
 def test_where_the_model_decides_times_are_not_all_concurs_doing(make_run, make_record):
@@ -100,7 +100,12 @@ def test_report_writes_summary_and_picture(make_run, make_record, make_point):
     with open("/dev/null", "w") as sink:  # noqa: PTH123
         summary = report(folder, Console(file=sink))
     assert json.loads((folder.path / "summary.json").read_text()) == summary
-    assert (folder.path / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder.path / "pictures" / "over-time-1.png").read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in (folder.path / "pictures").iterdir()} == {
+        "agents-concur.png",
+        "makespans.png",
+        "over-time-1.png",
+    }
 
 
 def test_the_public_summary_names_no_engine_address(make_run, make_record):
@@ -114,10 +119,10 @@ def test_the_public_summary_names_no_folder_of_rows():
         assert public_summary({"config": config})["config"]["tasks"] == public
 
 
-@pytest.mark.parametrize("name", ["timeline.png", "report.html", "summary.json"])
+@pytest.mark.parametrize("name", ["pictures/makespans.png", "report.html", "summary.json"])
 def test_a_page_that_cannot_be_written_is_named_after_the_table(make_run, make_record, make_point, name):
     folder = make_run({("concur", 1): ([make_record()], [make_point(0.0), make_point(1.0)], DONE)}, agents=1)
-    (folder.path / name).mkdir()
+    (folder.path / name).mkdir(parents=True)
     shown = io.StringIO()
     with pytest.raises(RecordError, match=rf"cannot write .*{re.escape(str(folder.path))}.*: Is a directory"):
         report(folder, Console(file=shown))

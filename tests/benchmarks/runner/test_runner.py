@@ -13,8 +13,9 @@ import pytest
 from benchmarks.engines.wire import EngineError
 from benchmarks.swebench import runner
 from benchmarks.swebench.config import RunConfig
+from benchmarks.swebench.planning import plan_agents
 from benchmarks.swebench.records import ArmFolder, RecordError, RunFolder
-from benchmarks.swebench.runner import plan_agents, run_arms
+from benchmarks.swebench.runner import run_arms
 from benchmarks.swebench.setting import Setting
 from concur_agents.testing import ScriptedReader
 

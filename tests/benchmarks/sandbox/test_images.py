@@ -120,9 +120,34 @@ async def test_an_image_that_cannot_be_had_is_named_with_what_the_program_says(i
             await images.workspace_of("localhost/concur-absent:1")
 
 
+async def test_a_repository_is_set_up_once_for_all_who_need_it_so(images: ContainerSandboxes) -> None:
+    plain = await images.workspace_of(IMAGE)
+    setup = "# " + "x" * 140_000 + "\necho of $PWD >> code.py; python > made; ls -a .git"
+    first, second = [await images.workspace_of(IMAGE, setup) for _ in range(2)]
+    other = await images.workspace_of(IMAGE, "rm code.py")
+    assert first == second
+    assert len({plain, first, other}) == 3
+    sandbox = await images.open(first, image=IMAGE)
+    assert (
+        await sandbox.run("ls; ls .git; cat code.py made", timeout=60)
+    ).output == "code.py\nmade\nbug\nof /testbed\n42\n"
+    await sandbox.run("echo fix > code.py", timeout=60)
+    assert await sandbox.changes(limit=1000) == {"code.py": b"fix\n"}
+    await sandbox.close()
+    assert (plain / "code.py").read_text() == "bug\n"
+
+
+async def test_a_repository_that_cannot_be_set_up_is_said_each_time(images: ContainerSandboxes) -> None:
+    for _ in range(2):
+        with pytest.raises(SandboxError, match=f"{IMAGE} cannot be set up: it does not fit"):
+            await images.workspace_of(IMAGE, "echo it does not fit; exit 3")
+
+
 class Scoring:
     """As the swebench package would score: by what its script prints."""
 
+    setup = ""
+    timeout_s = 60.0
     script = "# " + "x" * 140_000 + "\ncat code.py; python; for ((i = 0; i < 20000; i++)); do echo $i; done"
 
     def resolved(self, output: str) -> bool:

@@ -133,6 +133,16 @@ def test_tests_with_pytests_names_are_run_by_pytest(installed, row):
     assert (asked[0].log_parser, asked[0].eval_type) == ("parse_log_pytest", "pass_and_fail")
 
 
+@pytest.mark.parametrize("end", ["\n \n", "\n", ""])
+def test_a_test_patch_is_handed_on_to_its_last_line(installed, row, end):
+    installed("5.0.2")
+    patch = PATCH.rstrip("\n") + end
+    assert (
+        f"\n{patch.removesuffix(chr(10))}\n{official.END_OF_PATCH}\n"
+        in scoring_of(row({**ROW, "test_patch": patch})).script
+    )
+
+
 @pytest.mark.parametrize(
     ("version", "given", "complaint"),
     [
@@ -180,10 +190,16 @@ def test_only_the_rows_that_are_asked_for_must_be_good(installed, rows):
         load_rows(source, ["c"])
 
 
-def test_rows_whose_bug_is_not_in_their_image_are_refused(installed, rows):
+def test_rows_without_a_problem_are_left_out_and_refused_when_asked_for(installed, rows):
     installed("5.0.2")
-    with pytest.raises(RowError, match="a__a-1: rows of SWE-smith cannot be run yet"):
-        load_rows(rows({**ROW, "image_name": "swebench/swesmith.x86_64.x"}))
+    smith = {**ROW, "image_name": "swebench/swesmith.x86_64.x", "problem_statement": ""}
+    source = rows({**smith, "instance_id": "b"}, ROW)
+    for chosen in ((), ("all",)):
+        assert [task.task_id for task in load_rows(source, chosen)] == ["a__a-1"]
+    with pytest.raises(RowError, match="b has no problem_statement"):
+        load_rows(source, ["b"])
+    with pytest.raises(RowError, match=r"rows\.jsonl: no row has a problem_statement"):
+        load_rows(rows(smith))
 
 
 @pytest.mark.parametrize(

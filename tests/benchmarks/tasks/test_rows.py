@@ -41,6 +41,12 @@ def test_a_row_is_read_with_tests_as_list_or_as_json(write):
     assert (django.repo, django.base_commit, django.version) == ("django/django", "ddb2936", "3.0")
 
 
+@pytest.mark.parametrize("nothing", ["", None])
+def test_a_row_of_smith_may_have_no_problem(write, nothing):
+    source = write("rows.jsonl", json.dumps({**ROW, "image_name": "swebench/swesmith.x", "problem_statement": nothing}))
+    assert [row.problem_statement for row in read_rows(source)] == [""]
+
+
 def test_a_list_of_rows_is_a_file_too(write):
     assert len(read_rows(write("rows.json", json.dumps([ROW, GYM])))) == 2
 

@@ -1,0 +1,1 @@
+"""Runs of the gateway: clients of which it hears requests and nothing else."""

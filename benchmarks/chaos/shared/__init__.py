@@ -1,0 +1,1 @@
+"""Runs of a shared controller: processes of agents that ask ``concur serve`` for their seats."""
