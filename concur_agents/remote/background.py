@@ -34,6 +34,18 @@ class Background:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(action, *args)
 
+    def run(self, coroutine: Coroutine[Any, Any, _Result]) -> concurrent.futures.Future[_Result]:
+        """Have the loop run a coroutine; the result can be cancelled.
+
+        Raises:
+            RuntimeError: it has ended.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:
+            coroutine.close()
+            raise
+
     def ask(self, coroutine: Coroutine[Any, Any, _Result], timeout_s: float) -> _Result:
         """Block until the loop has run a coroutine.
 
@@ -44,11 +56,7 @@ class Background:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise LifecycleError("a finalizer asked the controller something inside Concur's own thread")
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:
-            coroutine.close()
-            raise
+        future = self.run(coroutine)
         try:
             return future.result(timeout_s)
         except concurrent.futures.TimeoutError:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from concur_agents.agents import SESSION_HEADER
 from concur_agents.base import BaseController
 from concur_agents.errors import LifecycleError
+from concur_agents.events import EventStream
 from concur_agents.remote.protocol import ReadHistory, ReadStats, Transport
 from concur_agents.remote.seats import RemoteSeats
 from concur_agents.remote.values import from_json
@@ -132,6 +133,22 @@ class RemoteController(BaseController):
         """
         answer = self._remote.ask(ReadHistory(engine=engine))
         return tuple(from_json(WindowChange, each) for each in answer["history"])
+
+    def events(self, *, size: int = 10_000) -> EventStream:
+        """A stream of everything that happens at the controller from now on, for ``async for`` or ``for``.
+
+        Blocks until the controller knows that somebody listens; if it is gone, what happens once it is back is told.
+        When it goes or comes, that is a problem event. It ends when this controller is closed.
+
+        Args:
+            size: events kept for a reader that is slower than they come; beyond it the oldest are dropped. >= 1.
+
+        Raises:
+            ValueError: ``size`` is out of range.
+        """
+        if size < 1:
+            raise ValueError(f"size must be a whole number >= 1, got {size!r}")
+        return self._remote.events(size)
 
     def flush(self) -> None:
         """Block until the controller knows everything that was said so far, or is gone."""

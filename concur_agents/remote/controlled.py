@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
+from concur_agents.events import EventStream
 from concur_agents.samples import AgentState, AgentView, Outcome, Stats, WindowChange
 from concur_agents.usage import TokenUsage
 
@@ -78,6 +79,9 @@ class Controlled(Protocol):
 
     def history(self) -> tuple[WindowChange, ...]:
         """The window's last changes."""
+
+    def events(self, *, size: int) -> EventStream:
+        """What happens from now on."""
 
 
 @runtime_checkable

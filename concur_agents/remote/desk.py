@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from concur_agents.errors import ControllerClosedError, LifecycleError, UnknownAgentError
 from concur_agents.remote.controlled import Controlled, Several
+from concur_agents.remote.feed import Feed
 from concur_agents.remote.protocol import (
     Admit,
     AgentReport,
@@ -33,6 +34,7 @@ from concur_agents.remote.protocol import (
     Operation,
     Park,
     Pause,
+    ReadEvents,
     ReadHistory,
     ReadStats,
     Refused,
@@ -114,6 +116,7 @@ class Desk:
         """Of these, those whose worker is gone."""
         self._waiting = 0
         self._swept_at = clock()
+        self._feed = Feed(lambda size: controller.events(size=size), clock)
         self._answers: dict[type[Operation], Callable[[Any], Any]] = {
             Heartbeat: self._heartbeat,
             Register: self._register,
@@ -177,6 +180,7 @@ class Desk:
             self._end(held, Outcome.CANCELLED)
         for held in [each for each in self._held.values() if each.agent not in self._limiter]:
             self._forget(held)  # ended with its parent
+        self._feed.tidy()
 
     # --- workers ---
 
@@ -365,6 +369,9 @@ class Desk:
         if isinstance(message, Admit | Resume):
             held = self._ask(message)
             return body_of(self._where(message.agent) if held is None else await self._seated(held, message.wait_s))
+        if isinstance(message, ReadEvents):
+            with self._one_waits():
+                return await self._feed.after(message.after, wait_s=message.wait_s, limit=message.limit)
         answer: dict[str, Any] = self._answers[type(message)](message)
         return answer
 
@@ -429,17 +436,23 @@ class Desk:
             left = until - asyncio.get_running_loop().time()
             if left <= 0:
                 return self._where(held.agent)
-            if self._waiting >= self._max_waiting:
-                raise RefusedError(Kind.FULL, f"{self._max_waiting} operations wait at the controller")
-            self._waiting += 1
             changed = held.changed
             try:
-                async with asyncio.timeout(left):
-                    await changed.wait()
+                with self._one_waits():
+                    async with asyncio.timeout(left):
+                        await changed.wait()
             except TimeoutError:
                 until = 0.0  # a last look
-            finally:
-                self._waiting -= 1
+
+    @contextlib.contextmanager
+    def _one_waits(self) -> Iterator[None]:
+        if self._waiting >= self._max_waiting:
+            raise RefusedError(Kind.FULL, f"{self._max_waiting} operations wait at the controller")
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
 
     def _pause(self, message: Pause) -> dict[str, Any]:
         return self._once(message, lambda held: self._boundary(held, message, self._limiter.pause))

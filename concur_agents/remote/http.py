@@ -22,7 +22,7 @@ _IDLE_S = 60.0
 # Of one answer: a thousand agents are some 200 kB.
 _LONGEST_ANSWER = 64 * 2**20
 _OF_WORKERS = frozenset({"register", "heartbeat", "leave", "refused"})
-_SEEING = frozenset({"agents", "stats", "history"})
+_SEEING = frozenset({"agents", "stats", "history", "events"})
 
 
 class HttpTransport:

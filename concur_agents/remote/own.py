@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import time
 from collections import deque
@@ -10,7 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from concur_agents.errors import ControllerClosedError, UnknownAgentError
+from concur_agents.events import EventStream
 from concur_agents.remote.link import GoneError, Link
+from concur_agents.remote.listening import Listener
 from concur_agents.remote.lives import Life, Line, RemoteRequest, Word
 from concur_agents.remote.places import Places
 from concur_agents.remote.protocol import (
@@ -18,6 +21,7 @@ from concur_agents.remote.protocol import (
     Operation,
     Park,
     Pause,
+    RefusedError,
     Register,
     Registered,
     Transport,
@@ -223,6 +227,16 @@ class OwnAgents:
         except GoneError:
             raise UnreachableError(f"the controller at {self._where} is gone: {self._link.problem}") from None
         return {name: value for name, value in answer.items() if name != "controller"}
+
+    async def hear(self, stream: EventStream, begun: concurrent.futures.Future[None]) -> None:
+        """Hand the controller's events on to a stream here, until cancelled; ``begun`` says from when on."""
+        listener = Listener(stream, self._link, self.told)
+        try:
+            with contextlib.suppress(GoneError, RefusedError):  # it goes on trying, and says so
+                await listener.begin()
+        finally:
+            begun.set_result(None)
+        await listener.run()
 
     async def told(self) -> None:
         """Whatever is no question is told."""

@@ -42,6 +42,7 @@ __all__ = [
     "Operation",
     "Park",
     "Pause",
+    "ReadEvents",
     "ReadHistory",
     "ReadStats",
     "Refused",
@@ -322,11 +323,22 @@ class ReadHistory(Operation):
     engine: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadEvents(Operation):
+    """What has happened after an event, answered within ``wait_s``; from now on, without one."""
+
+    name: ClassVar[str] = "events"
+    after: int | None = None
+    """Its number."""
+    wait_s: float = 0.0
+    limit: int = _PAGE
+
+
 OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     each.name: each
     for each in (
         *(Admit, Resume, Pause, Park, Withdraw, Finish, Observe),
-        *(Register, Heartbeat, Leave, Refused, ListAgents, OneAgent, ReadStats, ReadHistory),
+        *(Register, Heartbeat, Leave, Refused, ListAgents, OneAgent, ReadStats, ReadHistory, ReadEvents),
     )
 }
 """By name."""
@@ -531,6 +543,7 @@ def _names(name: str, value: object) -> tuple[str, ...]:
 
 # A field means the same wherever it is.
 _FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {
+    "after": _whole(0),
     "age_s": _seconds(0, 1e9),
     "agent": _text,
     "agents": _reports,

@@ -7,6 +7,7 @@ without control while the controller is gone.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import socket
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from concur_agents.errors import ConcurError, ControllerClosedError, LifecycleError, UnknownAgentError
+from concur_agents.events import EventStream
 from concur_agents.remote.background import Background
 from concur_agents.remote.lives import RemoteRequest
 from concur_agents.remote.own import OwnAgents
@@ -63,6 +65,7 @@ class RemoteSeats:
     def _begin_process(self) -> None:
         self._starting = threading.Lock()
         self._background: Background | None = None
+        self._hearing: dict[EventStream, concurrent.futures.Future[None]] = {}
         self._open: dict[str, object] = {}
         """Contexts that are open. This and the states are changed in one step each, so by any thread."""
         self._states: dict[str, AgentState] = {}
@@ -227,6 +230,16 @@ class RemoteSeats:
             raise ControllerClosedError("the controller was closed") from None
         return answer
 
+    def events(self, size: int) -> EventStream:
+        """A stream of what happens at the controller from now on; blocks until it has begun, or cannot."""
+        self._check_open("events")
+        stream = EventStream(size, self._unheard)
+        begun: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._hearing[stream] = self._loop().run(self._own.hear(stream, begun))
+        with contextlib.suppress(TimeoutError):
+            begun.result(4 * self._patience_s)
+        return stream
+
     def flush(self) -> None:
         """Block until everything said so far is told, or the controller is gone."""
         if self._background is not None and not self.closed:
@@ -242,6 +255,8 @@ class RemoteSeats:
         if self.closed:
             return
         self.closed = True
+        for stream in tuple(self._hearing):
+            stream.close()
         background = self._background
         if background is not None:
             patience = 2 * self._patience_s if timeout_s is None else timeout_s
@@ -264,6 +279,11 @@ class RemoteSeats:
                     background.post(self._own.connect)
                     self._background = background
         return background
+
+    def _unheard(self, stream: EventStream) -> None:
+        hearing = self._hearing.pop(stream, None)
+        if hearing is not None:
+            hearing.cancel()
 
     def _post(self, action: Callable[..., None], *args: object) -> None:
         self._loop().post(action, *args)

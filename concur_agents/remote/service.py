@@ -33,8 +33,8 @@ _STATUS: Final = {
 }
 _OF_AGENTS = ("admit", "resume", "pause", "park", "withdraw", "finish", "observe")
 _OF_WORKERS = ("register", "heartbeat", "leave", "refused")
-_SEEING = ("agents", "stats", "history")
-_WHOLE = ("limit", "offset")
+_SEEING = ("agents", "stats", "history", "events")
+_WHOLE = ("after", "limit", "offset")
 _NOT_FOUND: Final = (
     f"no such address: POST {_BASE}agents/ID/{{{'|'.join(_OF_AGENTS)}}}, POST {_BASE}workers/ID/"
     f"{{{'|'.join(_OF_WORKERS)}}}, GET {_BASE}{{{'|'.join(_SEEING)}}}, GET or DELETE {_BASE}agents/ID;"
@@ -124,8 +124,13 @@ def _query(query: str) -> dict[str, Any]:
     except ValueError as error:
         raise RefusedError(Kind.INVALID, f"the query is none: {error}") from None
     for name, value in pairs:
-        number = name in _WHOLE and value.isascii() and value.isdecimal() and len(value) < 17
-        found[name] = int(value) if number else value
+        short = value.isascii() and len(value) < 17
+        if name in _WHOLE and short and value.isdecimal():
+            found[name] = int(value)
+        elif name == "wait_s" and short and value.replace(".", "", 1).isdecimal():
+            found[name] = float(value)
+        else:
+            found[name] = value
     return found
 
 
