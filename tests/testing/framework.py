@@ -10,6 +10,7 @@ from typing import Any
 import openai
 
 from concur_agents.adapters import AgentRun
+from concur_agents.routing import at_engine
 from concur_agents.testing import AdapterContract, Scene
 
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}}
@@ -69,10 +70,11 @@ class Awaiting(AdapterContract):
         scene = talk.scene
         with self.begin(scene.controller, scene.agent_id) as run:
             async with openai.AsyncOpenAI(base_url=scene.base_url, api_key="none", max_retries=0) as client:
+                model = self.route(client, scene)
                 for _ in range(scene.max_steps or 100):
                     if talk.calls:
                         talk.results(await self.work(run, talk))
-                    reply = await self.generate(run, client, talk)
+                    reply = await self.generate(run, model, talk)
                     yield reply
                     if not talk.replied(reply):
                         return
@@ -80,6 +82,9 @@ class Awaiting(AdapterContract):
                         self.wait_for_person(run)
                         return
                 raise LimitError
+
+    def route(self, client: openai.AsyncOpenAI, scene: Scene) -> openai.AsyncOpenAI:
+        return at_engine(client, scene.controller)
 
     def wait_for_person(self, run: AgentRun) -> None:
         run.suspend()
@@ -115,11 +120,12 @@ class Blocking(AdapterContract):
             AgentRun(scene.controller, scene.agent_id) as run,
             openai.OpenAI(base_url=scene.base_url, api_key="none", max_retries=0) as client,
         ):
+            model = at_engine(client, scene.controller)
             for _ in range(scene.max_steps or 100):
                 if talk.calls:
                     talk.results([scene.blocking_tool(text) for text in talk.texts()])
                 with run.step() as step:
-                    reply = client.chat.completions.create(**talk.request(run))
+                    reply = model.chat.completions.create(**talk.request(run))
                     step.observe(reply.usage)
                 yield reply
                 if not talk.replied(reply):

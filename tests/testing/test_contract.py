@@ -121,6 +121,13 @@ class Fragile(Awaiting):
             return reply
 
 
+class Astray(Awaiting):
+    """Sends everything to one engine."""
+
+    def route(self, client: Any, scene: Any) -> Any:
+        return client
+
+
 class Alone(Awaiting):
     """Its sub-agents want seats of their own."""
 
@@ -142,6 +149,7 @@ class Alone(Awaiting):
         (Leaking, "test_cancelled_in_a_tool", "agents are left"),
         (Cheerful, "test_model_error", "not as {'failed': 1}"),
         (Cheerful, "test_cancelled_while_generating", "not as {'cancelled': 1}"),
+        (Astray, "test_requests_go_to_the_agents_engine", "requests to the engine that died"),
         (Fragile, "test_goes_on_without_a_closed_controller", "the controller is closed"),
     ],
 )
