@@ -29,6 +29,7 @@ from benchmarks.lab.scale import markdown as scale_markdown
 from benchmarks.lab.tables import markdown as lab_markdown
 from benchmarks.lab.tables import sheets
 from benchmarks.mini_swe_agent.table import markdown as mini_swe_agent_markdown
+from benchmarks.ray.table import markdown as ray_markdown
 from benchmarks.real.record import Record
 from benchmarks.real.table import markdown
 from benchmarks.remote.cli import markdown as remote_markdown
@@ -42,6 +43,7 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "benchmarks" / "real" / "README.md",
     ROOT / "docs" / "engines.md",
+    ROOT / "docs" / "ray.md",
     ROOT / "docs" / "frameworks" / "README.md",
     ROOT / "docs" / "gateway.md",
     ROOT / "docs" / "lab" / "results.md",
@@ -59,6 +61,7 @@ _COMMANDS = {
     "gateway": "make bench-gateway ARGS='--seconds 3'",
     "gateway_real": "make bench-mini-swe-agent ARGS='--engine launch --characters 32 --agents 64 --repeats 2 "
     "--arms uncontrolled,gateway'",
+    "ray": "make bench-ray ARGS='--engines 16 --agents 2000 --json benchmarks/results/ray.json'",
     "remote": "make bench-remote ARGS='--json benchmarks/results/remote.json'",
     "lab": "make lab-full",
     "lab_engines": "make lab-full ARGS='--seeds 1 "
@@ -76,6 +79,7 @@ _MADE: Mapping[str, Callable[[Any], str]] = {
     "fleet_real": fleet_real_markdown,
     "frameworks": lambda data: frameworks_markdown(data) + "\n",
     "gateway": gateway_markdown,
+    "ray": ray_markdown,
     "gateway_real": mini_swe_agent_markdown,
     "lab_scale": scale_markdown,
     "mini_swe_agent": mini_swe_agent_markdown,

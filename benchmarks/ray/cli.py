@@ -17,6 +17,7 @@ from rich.table import Table
 
 from benchmarks import interrupts
 from benchmarks.ray.measure import Settings, measure
+from benchmarks.ray.table import rows
 
 __all__ = ["main"]
 
@@ -44,7 +45,9 @@ def run(
     tool_s: Annotated[float, typer.Option(min=0, help="Longest tool.")] = 0.5,
     kill: Annotated[int, typer.Option(min=0, help="Engines to end once a third of the agents have ended.")] = 0,
     limit_s: Annotated[float, typer.Option(min=1, help="For the batch.")] = 600,
-    file: Annotated[Path | None, typer.Option("--json", help="File for the record; naming no machine.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--json", help="File for records; one of the same settings is replaced.")
+    ] = None,
 ) -> None:
     """Run a batch, and say whether it ended, how it was spread, and what the controllers cost."""
     if kill >= engines:
@@ -69,26 +72,16 @@ def run(
     record = measure(settings, lambda line: console.print(line, highlight=False, markup=False))
     console.print(_table(record))
     if file is not None:
-        file.write_text(json.dumps(record, indent=1) + "\n")
+        known = json.loads(file.read_text()) if file.exists() else []
+        others = [each for each in known if each["settings"] != record["settings"]]
+        records = sorted([*others, record], key=lambda each: int(each["settings"]["engines"]))
+        file.write_text(json.dumps(records, indent=1) + "\n")
     if record["finished"] < agents or record["left"]:
         raise typer.Exit(1)
 
 
 def _table(record: dict[str, Any]) -> Table:
     table = Table("", "", show_header=False)
-    settings, balance, cpu = record["settings"], record["balance"], record["shard_cpu"]
-    rows = {
-        "agents that finished": f"{record['finished']:,} of {settings['agents']:,}",
-        "left behind at a controller": f"{record['left']}",
-        "steps, tried ones too": f"{record['steps']:,} in {record['elapsed_s']:.1f} s",
-        "engines ended in the midst of it": f"{record['killed']} of {settings['engines']}",
-        "agents that changed their engine": f"{record['moved']:,}",
-        "agents of an engine, of the mean": f"{balance['least']:.2f}..{balance['most']:.2f}",
-        "a step alone, p50 / p99": f"{record['alone_ms']['p50']:.2f} / {record['alone_ms']['p99']:.2f} ms",
-        "wait for a seat, p50 / p99": f"{record['wait_ms']['p50']:.1f} / {record['wait_ms']['p99']:.1f} ms",
-        "a shard's share of a core": f"{cpu['mean']:.1%} ({cpu['least']:.1%}..{cpu['most']:.1%})",
-        "the directory's": f"{record['directory_cpu']:.1%}",
-    }
-    for name, value in rows.items():
+    for name, value in rows(record).items():
         table.add_row(name, value)
     return table
