@@ -33,13 +33,15 @@ def markdown(records: Sequence[Mapping[str, Any]]) -> str:
     figures = [rows(record) for record in records]
     out = [f"| {' | '.join(head)} |", f"|---|{'---:|' * len(records)}"]
     out += [f"| {' | '.join([name, *(each[name] for each in figures)])} |" for name in figures[0]]
-    first = records[0]["settings"]
-    about = records[0]["machine"]
+    first, about = records[0]["settings"], records[0]["machine"]
+    made_of = (
+        f"preset `{first['preset']}`, clock {first['speedup']:g}x; agents of {first['steps']} steps in {first['workers']}"
+        f" processes, {first['nodes']} nodes"
+    )
     out += [
         "",
-        f"- Embedded engines (preset `{first['preset']}`, clock {first['speedup']:g}x), agents of {first['steps']} steps "
-        + f"in {first['workers']} processes, {first['nodes']} nodes, all on {about['cores']} cores of {about['cpu']}, "
-        + f"which are busy all the time: waits are long for that. Ray {about['ray']}, Python {about['python']}.",
+        f"- Embedded engines ({made_of}), all on {about['cores']} cores of {about['cpu']}, which are busy all the time.",
         "- Agents of an engine: an engine whose agents end sooner gets more of those that come later.",
+        f"- Ray {about['ray']}, Python {about['python']}.",
     ]
     return "\n".join(out) + "\n"
