@@ -35,12 +35,12 @@ def markdown(records: Sequence[Mapping[str, Any]]) -> str:
     out += [f"| {' | '.join([name, *(each[name] for each in figures)])} |" for name in figures[0]]
     first, about = records[0]["settings"], records[0]["machine"]
     made_of = (
-        f"preset `{first['preset']}`, clock {first['speedup']:g}x; agents of {first['steps']} steps in {first['workers']}"
-        f" processes, {first['nodes']} nodes"
+        f"preset `{first['preset']}`, clock {first['speedup']:g}x; agents of {first['steps']} steps in "
+        f"{first['workers']} processes, {first['nodes']} nodes"
     )
     out += [
         "",
-        f"- Embedded engines ({made_of}), all on {about['cores']} cores of {about['cpu']}, which are busy all the time.",
+        f"- Embedded engines ({made_of}), all on {about['cores']} cores of {about['cpu']}, busy all the time.",
         "- Agents of an engine: an engine whose agents end sooner gets more of those that come later.",
         f"- Ray {about['ray']}, Python {about['python']}.",
     ]
