@@ -41,7 +41,7 @@ def markdown(records: Sequence[Mapping[str, Any]]) -> str:
     out += [
         "",
         f"- Embedded engines ({made_of}), all on {about['cores']} cores of {about['cpu']}, busy all the time.",
-        "- Agents of an engine: an engine whose agents end sooner gets more of those that come later.",
+        "- Agents are placed by what an engine's agents hold: where they are further along, fewer come.",
         f"- Ray {about['ray']}, Python {about['python']}.",
     ]
     return "\n".join(out) + "\n"
