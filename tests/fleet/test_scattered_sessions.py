@@ -85,7 +85,6 @@ async def work(concur: Controller, http: httpx.AsyncClient, name: str, done: asy
                     reply = (await http.post("/generate", json=body)).raise_for_status().json()
                     step.observe(reply["meta_info"])
                 ids = [*ids, *range(len(ids) // 2)]
-                await asyncio.sleep(0.01)
 
 
 async def test_a_router_that_scatters_sessions_is_told_and_no_cut_follows(router: str) -> None:
