@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import abc
+import asyncio
 import uuid
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, overload
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, overload
 
 from concur_agents.agents import INHERIT, SESSION_HEADER, Agent, Inherit, SyncAgent, check_header, current_agent
 from concur_agents.clients import wrap_client
@@ -15,7 +18,7 @@ from concur_agents.samples import AgentState, AgentView, Outcome
 from concur_agents.seats import Seats
 from concur_agents.usage import TokenUsage
 
-__all__ = ["BaseController", "SyncController"]
+__all__ = ["BaseController", "RunningController", "SyncController"]
 
 _Client = TypeVar("_Client")
 
@@ -208,6 +211,34 @@ class BaseController:
         Wrapped clients say so by themselves. What is no engine's address is passed over.
         """
         self._seats.refused(engine)
+
+
+class RunningController(BaseController, abc.ABC):
+    """One that is started and closed, by hand or as a context manager."""
+
+    @abc.abstractmethod
+    def start(self) -> Self:
+        """Begin; LifecycleError the second time."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End: nobody is admitted any more, whoever is known ends as cancelled. Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)  # it may take a while; the caller's other tasks go on
 
 
 class SyncController:

@@ -14,7 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from concur_agents.agents import SESSION_HEADER
-from concur_agents.base import BaseController
+from concur_agents.base import RunningController
 from concur_agents.engines.base import EngineReader
 from concur_agents.errors import ConfigError, EngineReadError, LifecycleError
 from concur_agents.eventlog import EventLog
@@ -38,7 +38,7 @@ _SCRAPE_SHARE = 0.8
 _PATIENCE = 5.0
 
 
-class Controller(BaseController):
+class Controller(RunningController):
     """Admits, pauses and resumes the agents of one engine.
 
     ::
@@ -268,17 +268,6 @@ class Controller(BaseController):
         except Exception as error:  # noqa: BLE001 - a bug of ours must not leave agents waiting for ever: open up
             self._fail(error)
         self._report()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self.start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

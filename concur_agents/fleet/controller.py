@@ -7,11 +7,10 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from concur_agents.agents import SESSION_HEADER
-from concur_agents.base import BaseController
+from concur_agents.base import RunningController
 from concur_agents.controller import Controller
 from concur_agents.engines import AnyEngine
 from concur_agents.engines.base import EngineReader
@@ -39,7 +38,7 @@ _EVERY_S = 1.0
 _PATIENCE_S = 5.0
 
 
-class FleetController(BaseController):
+class FleetController(RunningController):
     """Admits, pauses and resumes the agents of several engines, each with a window of its own.
 
     ::
@@ -242,22 +241,6 @@ class FleetController(BaseController):
         """Read every engine once, for a controller that was made with ``background=False``; see :meth:`look` too."""
         for each in self._controllers.values():
             each.tick()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
 
     # --- inside ---
 

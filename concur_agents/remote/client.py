@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
 from concur_agents.agents import SESSION_HEADER
-from concur_agents.base import BaseController
+from concur_agents.base import RunningController
 from concur_agents.errors import LifecycleError
 from concur_agents.events import EventStream
 from concur_agents.remote.protocol import ReadHistory, ReadStats, Transport
@@ -25,7 +23,7 @@ TOKEN_VARIABLE: Final = "CONCUR_TOKEN"  # noqa: S105 - a variable's name
 """Environment variable that holds the token."""
 
 
-class RemoteController(BaseController):
+class RemoteController(RunningController):
     """A controller that serves many processes, as one of them sees it. Make it with ``Controller.connect``.
 
     Agents, steps, primitives, decorators and wrapped clients are those of a ``Controller``. What is different:
@@ -182,22 +180,6 @@ class RemoteController(BaseController):
             timeout: seconds to tell the controller, at most. >= 0.
         """
         self._remote.close(timeout)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
 
 
 def checked_url(url: str) -> str:
