@@ -25,16 +25,17 @@ FIRST_ID, LAST_ID = 500, 2300
 """Token ids of words, away from special tokens."""
 
 # New tokens of single prompts, and (cached, new) behind a prefix: the range that contexts of a few thousand tokens
-# and tool results of a few hundred span, and a little beyond, so that nothing is extrapolated.
+# and tool results of a few hundred span, and a little beyond, so that nothing is extrapolated. The same of batches,
+# from one agent to as many as a small pool holds: kernels change with their size (SGLang on a CPU: at 16 sequences).
 COLD = (32, 128, 400, 800, 1200, 1600, 2200, 2800)
-CACHED = dict.fromkeys((500, 1500, 3000), (24, 80, 200, 400))
+CACHED = {250: (24, 80), 700: (40, 160)} | dict.fromkeys((500, 1500, 3000), (24, 80, 200, 400))
 # Prompts, cached and new tokens of each: passes of several prompts at once.
-TOGETHER = ((4, 1000, 100), (8, 500, 60), (3, 0, 600), (2, 100, 1500))
+TOGETHER = ((4, 1000, 100), (8, 500, 60), (3, 0, 600), (2, 100, 1500), (4, 500, 40), (16, 250, 40), (8, 0, 200))
 # Tokens of each sequence, and how many of them decode together, for STEPS steps.
-DECODING = {350: (2, 6, 14), 1400: (1, 3, 5, 7, 10), 2600: (1, 5)}
+DECODING = {250: (1, 2, 4, 8, 12, 15, 16, 20, 24, 32, 40, 48), 600: (4, 8, 16, 24), 1400: (1, 4, 8), 2600: (1, 4)}
 STEPS = 24
 
-NEEDED = max(tokens * max(batches) for tokens, batches in DECODING.items()) + 1000
+NEEDED = max((tokens + STEPS) * max(batches) for tokens, batches in DECODING.items()) + 1000
 """Tokens of pool without which sequences would throw each other out."""
 FILL = 2000
 """Tokens of the prompts that fill the pool first. In a pool that has been used the free places are scattered, as they
@@ -87,7 +88,7 @@ class Points:
 
 
 async def sweep(engine: Calibrated, points: Points, said: Callable[[str], None], *, seed: int = 0) -> None:
-    """Measure every point of the grid once: half a minute on one core of a CPU. The cache is empty before and after.
+    """Measure every point of the grid once: a minute on one core of a CPU. The cache is empty before and after.
 
     Args:
         engine: idle.

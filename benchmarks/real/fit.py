@@ -50,16 +50,12 @@ def fit(points: Points, scheduling: Mapping[str, Any]) -> FitRecord:
         for point in prefill
     ]
     base, token, pair, cached = least_squares(rows, [point.seconds for point in prefill])
-    steps = [(float(point.steps), float(point.steps * point.sequences), float(point.tokens)) for point in decode]
-    decode_base, decode_seq, decode_token = least_squares(steps, [point.seconds for point in decode])
-    cost = {
+    cost: dict[str, Any] = {
         "prefill_base_s": base,
         "prefill_token_s": token,
         "prefill_pair_s": pair,
         "prefill_cached_s": cached,
-        "decode_base_s": decode_base,
-        "decode_seq_s": decode_seq,
-        "decode_token_s": decode_token,
+        **_decode(decode),
     }
     compared = _compared(CostModel(**cost), prefill, decode)
     return FitRecord(
@@ -69,6 +65,25 @@ def fit(points: Points, scheduling: Mapping[str, Any]) -> FitRecord:
         decode_error=_typical(compared, "decode"),
         points=tuple(compared),
     )
+
+
+def _decode(points: Sequence[DecodePoint]) -> dict[str, Any]:
+    """What a decode step costs: by the size of the batch as measured, where sizes were measured at several lengths."""
+    seconds = [point.seconds for point in points]
+    sizes = sorted({point.sequences for point in points})
+    if len(points) == len(sizes):  # else nothing would tell the cost of a token from that of a size
+        rows = [(float(point.steps), float(point.steps * point.sequences), float(point.tokens)) for point in points]
+        base, each, token = least_squares(rows, seconds)
+        return {"decode_base_s": base, "decode_seq_s": each, "decode_token_s": token}
+    *of_sizes, token = least_squares(
+        [
+            (*(float(point.steps * (point.sequences == size)) for size in sizes), float(point.tokens))
+            for point in points
+        ],
+        seconds,
+    )
+    batches = tuple(zip(sizes, of_sizes, strict=True))
+    return {"decode_base_s": batches[0][1], "decode_token_s": token, "decode_batch_s": batches}
 
 
 def least_squares(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> tuple[float, ...]:
@@ -97,6 +112,9 @@ def _non_negative(matrix: NDArray[np.float64], wanted: NDArray[np.float64]) -> N
     lengths[lengths == 0] = 1.0
     matrix = matrix / lengths
     width = matrix.shape[1]
+    plain = np.linalg.lstsq(matrix, wanted, rcond=None)[0]
+    if not (plain < 0).any():
+        return np.asarray(plain / lengths, dtype=np.float64)
     best, least = np.zeros(width), float("inf")
     for size in range(1, width + 1):
         for columns in map(list, combinations(range(width), size)):

@@ -107,7 +107,7 @@ class RunRecord:
 class FitRecord:
     """A cost model fitted to the engine, and how well it fits."""
 
-    cost: dict[str, float]
+    cost: dict[str, Any]
     """Fields of the emulator's ``CostModel``."""
     scheduling: dict[str, Any]
     """Of the engine it was fitted to."""

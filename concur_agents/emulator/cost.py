@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -25,6 +26,10 @@ class CostModel:
 
         decode_base_s + b * decode_seq_s + t * decode_token_s
 
+    Kernels change with the size of a batch, so a measured engine may be far from a line (SGLang on a CPU: 31 ms for 15
+    sequences and 24 for 16). ``decode_batch_s`` then takes the place of ``decode_base_s + b * decode_seq_s``: pairs
+    of sequences and seconds, in order, with a line between two of them, and beyond the last one through the last two.
+
     With a host tier (``hicache``), a token's way from host memory to the cards takes ``load_token_s`` and its way back
     ``backup_token_s``, each in a direction of its own of each card's own link; ``token_link_bytes`` is what crosses
     each of these links for a token. Layers are loaded one after the other while those before them compute.
@@ -41,6 +46,7 @@ class CostModel:
     decode_base_s: float
     decode_seq_s: float = 0.0
     decode_token_s: float = 0.0
+    decode_batch_s: tuple[tuple[int, float], ...] = ()
     load_token_s: float = 0.0
     backup_token_s: float = 0.0
     token_link_bytes: float = 0.0
@@ -51,6 +57,9 @@ class CostModel:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name == "decode_batch_s":
+                object.__setattr__(self, field.name, _checked_batches(value))
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ValueError(f"{field.name} must be a number of seconds, got {value!r}")
             if not math.isfinite(value) or value < 0:
@@ -70,7 +79,19 @@ class CostModel:
 
     def decode_s(self, sequences: int, tokens: int) -> float:
         """Seconds of one decode step of ``sequences`` requests that hold ``tokens`` tokens together."""
-        return self.decode_base_s + sequences * self.decode_seq_s + tokens * self.decode_token_s
+        return self.decode_of_s(sequences) + tokens * self.decode_token_s
+
+    def decode_of_s(self, sequences: int) -> float:
+        """The same of requests that hold nothing."""
+        known = self.decode_batch_s
+        if not known:
+            return self.decode_base_s + sequences * self.decode_seq_s
+        if len(known) == 1 or sequences <= known[0][0]:
+            return known[0][1]
+        after = min(bisect_left(known, (sequences,)), len(known) - 1)
+        (least, low), (most, high) = known[after - 1], known[after]
+        slope = (high - low) / (most - least)
+        return low + (sequences - least) * slope if sequences <= most else high + (sequences - most) * max(0.0, slope)
 
     def loading_s(self, prefill_s: float, loaded: int) -> float:
         """Seconds of a prefill pass of ``prefill_s`` that also waits for ``loaded`` tokens from host memory.
@@ -106,3 +127,18 @@ class CostModel:
     def save(self, path: str | Path) -> None:
         """Write what :meth:`load` reads."""
         Path(path).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+
+
+def _checked_batches(value: object) -> tuple[tuple[int, float], ...]:
+    """As from JSON, too. Raises ValueError."""
+    pairs = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_positive, pair)) for pair in pairs):
+        raise ValueError(f"decode_batch_s must be pairs of sequences and seconds, all of them above 0, got {value!r}")
+    sizes = [sequences for sequences, _ in pairs]
+    if sizes != sorted(set(sizes)):
+        raise ValueError(f"decode_batch_s must have each number of sequences once, in order, got {sizes}")
+    return tuple((sequences, float(seconds)) for sequences, seconds in pairs)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0

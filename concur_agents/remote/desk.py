@@ -1,9 +1,4 @@
-"""The shared controller's side: who runs which agent, on whose lease, and what was said last. Whatever carries it.
-
-An id belongs to the worker that runs it, for as long as that worker lives. When nothing was heard of a worker for a
-lease, its agents between steps are finished as cancelled at once. One that generates keeps its seat for a while, since
-the engine may still be at its request: a worker that was stopped and not killed comes back, registers, and goes on.
-"""
+"""The shared controller's side: what workers say is done once, and answered each time. Whatever carries it."""
 
 from __future__ import annotations
 
@@ -17,11 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from concur_agents.errors import ControllerClosedError, LifecycleError, UnknownAgentError
+from concur_agents.remote.book import SWEEP_S, Book, unknown_worker
+from concur_agents.remote.codec import body_of, parse
 from concur_agents.remote.controlled import Controlled, Several
 from concur_agents.remote.feed import Feed
 from concur_agents.remote.protocol import (
     Admit,
-    AgentReport,
     Answer,
     Finish,
     Heartbeat,
@@ -43,20 +39,16 @@ from concur_agents.remote.protocol import (
     Registered,
     Resume,
     Withdraw,
-    body_of,
-    parse,
     refusal,
 )
 from concur_agents.remote.values import to_json
-from concur_agents.remote.workers import Held, Worker
+from concur_agents.remote.workers import Held
 from concur_agents.samples import AgentState, AgentView, Outcome
 
 __all__ = ["Desk"]
 
 _log = logging.getLogger("concur_agents.remote")
 
-# Between two sweeps: longer, and it was this process that stood still (SIGSTOP, a suspended machine), not its workers.
-_SWEEP_S = 1.0
 _ADMITTED = (AgentState.IN_TOOL, AgentState.PARKED, AgentState.RETURNING)
 
 
@@ -105,17 +97,17 @@ class Desk:
         self._controller = controller
         self._several = controller if isinstance(controller, Several) else None
         self._limiter = controller.limiter
-        self._lease_s, self._in_flight_s, self._unnamed_s = lease_s, in_flight_s, unnamed_s
-        self._max_workers, self._max_agents, self._max_waiting = max_workers, max_agents, max_waiting
-        self._clock = clock
-        self._workers: dict[str, Worker] = {}
-        self._unnamed: dict[str, Worker] = {}
-        """Stand-ins, by their only agent."""
-        self._held: dict[str, Held] = {}
-        self._adrift: dict[str, Held] = {}
-        """Of these, those whose worker is gone."""
-        self._waiting = 0
-        self._swept_at = clock()
+        self.book: Final = Book(
+            self._limiter,
+            self._several,
+            lease_s=lease_s,
+            in_flight_s=in_flight_s,
+            unnamed_s=unnamed_s,
+            max_workers=max_workers,
+            max_agents=max_agents,
+            clock=clock,
+        )
+        self._max_waiting, self._waiting = max_waiting, 0
         self._feed = Feed(lambda size: controller.events(size=size), clock)
         self._answers: dict[type[Operation], Callable[[Any], Any]] = {
             Heartbeat: self._heartbeat,
@@ -160,208 +152,26 @@ class Desk:
                 self.sweep()
             except Exception:  # noqa: BLE001 - one bad worker must not keep the others' leases for ever
                 _log.exception("leases could not be looked through")
-            await asyncio.sleep(_SWEEP_S)
+            await asyncio.sleep(SWEEP_S)
 
     def sweep(self) -> None:
         """Look whose lease has lapsed."""
-        now = self._clock()
-        stood_still_s = max(0.0, now - self._swept_at - _SWEEP_S)
-        self._swept_at = now
-        for worker in (*self._workers.values(), *self._unnamed.values()):
-            worker.until += stood_still_s
-        for held in self._adrift.values():
-            held.until = None if held.until is None else held.until + stood_still_s
-        for worker in [each for each in self._workers.values() if each.until <= now]:
-            _log.warning("worker %s was not heard of for %g s: its agents between steps end", *_shown(worker))
-            self._drop(worker, now)
-        for worker in [each for each in self._unnamed.values() if each.until <= now]:
-            self._drop(worker, now)
-        for held in [each for each in self._adrift.values() if each.until is not None and each.until <= now]:
-            self._end(held, Outcome.CANCELLED)
-        for held in [each for each in self._held.values() if each.agent not in self._limiter]:
-            self._forget(held)  # ended with its parent
+        self.book.sweep()
         self._feed.tidy()
 
     # --- workers ---
 
     def _heartbeat(self, operation: Heartbeat) -> dict[str, Any]:
-        return body_of(Registered(lease_s=self._known(operation.worker).lease_s))
+        return body_of(Registered(lease_s=self.book.known(operation.worker).lease_s))
 
     def _register(self, operation: Register) -> dict[str, Any]:
-        now, name = self._clock(), operation.worker
-        if self._several is not None and operation.protocol < 2:
-            raise RefusedError(
-                Kind.INVALID,
-                "this controller has several engines, and the worker's concur-agents is too old to be told which one an"
-                " agent is on: install the controller's version there",
-            )
-        worker = self._workers.get(name)
-        if worker is not None and operation.seq is not None and operation.seq <= worker.seq:
-            worker.renew(now)
-            return body_of(self._registered(worker))  # said twice, or late: it has gone on since
-        if worker is None:
-            if len(self._workers) >= self._max_workers:
-                raise RefusedError(Kind.FULL, f"the controller has {self._max_workers} workers")
-            worker = self._workers[name] = Worker(name, operation.lease_s or self._lease_s, now)
-        worker.lease_s = operation.lease_s or worker.lease_s
-        worker.seq = worker.seq if operation.seq is None else operation.seq
-        worker.ended.clear()
-        worker.renew(now)
-        self._end_missing(worker, operation)
-        taken = self._take_in(worker, operation.agents)
-        return body_of(self._registered(worker, taken))
-
-    def _registered(self, worker: Worker, taken: tuple[str, ...] = ()) -> Registered:
+        worker, taken = self.book.register(operation)
         engines = () if self._several is None else self._several.all_engines
-        return Registered(lease_s=worker.lease_s, taken=taken, engines=engines)
-
-    def _end_missing(self, worker: Worker, operation: Register) -> None:
-        """Whoever was this worker's, and is not there any more."""
-        there, ended = {report.agent for report in operation.agents}, dict(operation.ended)
-        adrift = [each.agent for each in self._adrift.values() if each.worker.named and each.worker.name == worker.name]
-        before = [*worker.agents, *adrift]
-        for agent in before:
-            held = self._held.get(agent)
-            if held is not None and agent not in there and not (held.suspended and agent not in ended):
-                self._end(held, ended.get(agent, Outcome.CANCELLED))
-
-    def _take_in(self, worker: Worker, reports: tuple[AgentReport, ...]) -> tuple[str, ...]:
-        """Restore its agents; those that are another's by now are left out, and returned."""
-        if len(self._held) + len(reports) - len(worker.agents) > self._max_agents:
-            raise RefusedError(Kind.FULL, f"the controller has {len(self._held)} agents of at most {self._max_agents}")
-        taken, views = [], []
-        for report in {each.agent: each for each in reports}.values():
-            try:
-                held = self._own(report.agent, worker) or self._open(report.agent, worker)
-            except RefusedError as refused:
-                if refused.kind != Kind.TAKEN:
-                    raise
-                taken.append(report.agent)
-                continue
-            self._unask(held)
-            held.seq, held.answer, held.suspended = worker.seq, {}, report.suspended
-            if report.engine is not None and self._several is not None:
-                self._several.follow(report.agent, report.engine)
-            views.append((_view(report), report.age_s))
-        self._limiter.restore(views)
-        return tuple(taken)
+        return body_of(Registered(lease_s=worker.lease_s, taken=taken, engines=engines))
 
     def _leave(self, operation: Leave) -> dict[str, Any]:
-        worker = self._workers.get(operation.worker)
-        if worker is not None:
-            self._drop(worker, self._clock(), gone=True)
+        self.book.leave(operation.worker)
         return {}
-
-    def _drop(self, worker: Worker, now: float, *, gone: bool = False) -> None:
-        """A worker is gone. For sure, or it seems so: then what it had in the engine may still be there."""
-        (self._workers if worker.named else self._unnamed).pop(worker.name, None)
-        for agent in tuple(worker.agents):
-            held = self._held[agent]
-            self._unask(held)
-            generates = self._limiter.state(agent) is AgentState.GENERATING
-            if held.suspended:
-                self._cast_off(held, now + self._unnamed_s)
-            elif not gone and (generates or self._limiter.has_sub_agents(agent)):
-                self._cast_off(held, now + self._in_flight_s)
-            else:
-                self._end(held, Outcome.CANCELLED)
-
-    def _cast_off(self, held: Held, until: float) -> None:
-        held.worker.agents.discard(held.agent)
-        held.until = until
-        self._adrift[held.agent] = held
-
-    def _known(self, name: str) -> Worker:
-        worker = self._workers.get(name)
-        if worker is None:
-            raise _unknown(name)
-        worker.renew(self._clock())
-        return worker
-
-    # --- whose an agent is ---
-
-    def _whose(self, operation: OfAgent) -> Worker:
-        """The worker that speaks."""
-        if operation.worker is not None:
-            return self._known(operation.worker)
-        worker = self._unnamed.get(operation.agent)
-        if worker is None:
-            worker = Worker(operation.agent, self._unnamed_s, 0.0, named=False)
-        worker.renew(self._clock())
-        return worker
-
-    def _find(self, agent: str) -> Held | None:
-        held = self._held.get(agent)
-        if held is not None and self._limiter.state(agent) is None:
-            self._forget(held)  # ended with its parent
-            return None
-        return held
-
-    def _own(self, agent: str, worker: Worker) -> Held | None:
-        """The agent, from now on the worker's if it was nobody's. None when it is not known.
-
-        Raises:
-            RefusedError: it is another one's.
-        """
-        held = self._find(agent)
-        if held is None:
-            return None
-        if held.worker is not worker:
-            if held.until is None and not held.suspended:
-                whose = f"worker {held.worker.name!r:.80}" if held.worker.named else "somebody who names no worker"
-                raise _taken(agent, whose)
-            self._disown(held)
-            held.worker = worker
-            held.seq, held.answer, held.key = -1, {}, None
-            self._adopt(held)
-        return held
-
-    def _open(self, agent: str, worker: Worker) -> Held:
-        """A new one."""
-        if len(self._held) >= self._max_agents:
-            raise RefusedError(Kind.FULL, f"the controller has {self._max_agents} agents")
-        try:
-            self._limiter.enter(agent)
-        except ControllerClosedError:
-            raise
-        except LifecycleError:
-            raise _taken(agent, "the controller's own process") from None
-        held = self._held[agent] = Held(agent, worker)
-        self._adopt(held)
-        return held
-
-    def _adopt(self, held: Held) -> None:
-        held.worker.agents.add(held.agent)
-        if not held.worker.named:
-            self._unnamed[held.agent] = held.worker
-
-    def _disown(self, held: Held) -> None:
-        held.worker.agents.discard(held.agent)
-        held.until = None
-        self._adrift.pop(held.agent, None)
-        if not held.worker.named:
-            self._unnamed.pop(held.agent, None)
-
-    def _end(self, held: Held, outcome: Outcome) -> None:
-        self._unask(held)
-        self._limiter.leave(held.agent, outcome)
-        self._forget(held)
-
-    def _forget(self, held: Held) -> None:
-        if self._held.get(held.agent) is held:
-            del self._held[held.agent]
-            self._limiter.leave(held.agent, None)  # where it ended with its parent, its context is still open
-        worker = held.worker
-        self._disown(held)
-        worker.end(held.agent, held.seq)
-        held.done()
-
-    def _unask(self, held: Held) -> None:
-        """Take back what was asked for and nobody came for; it keeps its age."""
-        request = held.request
-        if request is not None:
-            held.done()
-            self._limiter.withdraw(request)
 
     # --- what is said of an agent ---
 
@@ -377,8 +187,8 @@ class Desk:
 
     def _ask(self, message: Admit | Resume) -> Held | None:
         """Ask for the agent's seat, once; None when the asker has gone on since."""
-        worker = self._whose(message)
-        held = self._own(message.agent, worker)
+        worker = self.book.whose(message)
+        held = self.book.own(message.agent, worker)
         if held is None:
             if worker.is_over(message.agent, message.seq):
                 return None
@@ -387,7 +197,7 @@ class Desk:
                     Kind.UNKNOWN_AGENT,
                     f"agent {message.agent!r:.80} was never admitted, or has finished: admit it first",
                 )
-            held = self._open(message.agent, worker)
+            held = self.book.open(message.agent, worker)
             if message.age_s > 0:  # its place in the queue is as if it had asked here
                 self._limiter.restore([(_newcomer(message), message.age_s)])
         elif (message.seq is not None and message.seq < held.seq) or message.key in held.past:
@@ -419,9 +229,9 @@ class Desk:
         until, worker = asyncio.get_running_loop().time() + wait_s, held.worker
         while True:
             request = held.request
-            if worker.named and self._workers.get(worker.name) is not worker:
-                raise _unknown(worker.name)  # its lease lapsed: its agent may live on, and registers again
-            if self._held.get(held.agent) is not held:
+            if worker.named and self.book.workers.get(worker.name) is not worker:
+                raise unknown_worker(worker.name)  # its lease lapsed: its agent may live on, and registers again
+            if self.book.held.get(held.agent) is not held:
                 raise RefusedError(Kind.FINISHED, f"agent {held.agent!r:.80} was finished while it waited for a seat")
             if request is None:  # somebody came for it, or it was taken back
                 return self._where(held.agent, granted=not held.over)
@@ -431,7 +241,7 @@ class Desk:
                     held.wake()
                     return self._where(held.agent, granted=True)
             except UnknownAgentError as error:
-                self._forget(held)
+                self.book.forget(held)
                 raise RefusedError(Kind.FINISHED, str(error)) from None
             left = until - asyncio.get_running_loop().time()
             if left <= 0:
@@ -480,20 +290,20 @@ class Desk:
                 return False
             waiting = held.request is not None
             if waiting:
-                self._unask(held)
+                self.book.unask(held)
             elif self._limiter.state(held.agent) is AgentState.GENERATING:
                 # The grant and the withdrawal crossed: its generation never began, or is over.
                 self._limiter.pause(held.agent)
                 held.done()
             new = self._limiter.is_new(held.agent) and not self._limiter.has_sub_agents(held.agent)
             if new and not message.keep:
-                self._end(held, Outcome.CANCELLED)
+                self.book.end(held, Outcome.CANCELLED)
             return waiting
 
         return self._once(message, withdraw)
 
     def _finish(self, message: Finish) -> dict[str, Any]:
-        held = self._find(message.agent)
+        held = self.book.find(message.agent)
         if held is None:
             return body_of(Answer())
         if message.worker is not None:
@@ -502,7 +312,7 @@ class Desk:
 
     def _finished(self, held: Held, message: Finish) -> bool:
         self._take_usage(held.agent, message)
-        self._end(held, message.outcome)
+        self.book.end(held, message.outcome)
         return True
 
     def _observe(self, message: Observe) -> dict[str, Any]:
@@ -515,8 +325,8 @@ class Desk:
 
     def _once(self, message: OfAgent, act: Callable[[Held], bool]) -> dict[str, Any]:
         """Do what a worker says of its agent; what it says twice is answered twice, and done once."""
-        worker = self._whose(message)
-        held = self._own(message.agent, worker)
+        worker = self.book.whose(message)
+        held = self.book.own(message.agent, worker)
         if held is None:
             if worker.is_over(message.agent, message.seq) or isinstance(message, Withdraw):
                 return body_of(Answer())
@@ -540,7 +350,7 @@ class Desk:
     # --- engines ---
 
     def _engine_refused(self, message: Refused) -> dict[str, Any]:
-        worker = self._known(message.worker)
+        worker = self.book.known(message.worker)
         _log.warning("worker %r was refused a connection by engine %r", worker.name[:80], message.engine[:200])
         self._limiter.refused(message.engine)
         return {}
@@ -574,7 +384,7 @@ class Desk:
         return self._shown(view)
 
     def _shown(self, view: AgentView) -> dict[str, Any]:
-        held = self._held.get(view.agent_id)
+        held = self.book.held.get(view.agent_id)
         worker = held.worker.name if held is not None and held.worker.named and held.until is None else None
         engine = self._limiter.engine(view.agent_id)
         return {**to_json(view), "worker": worker} | ({} if engine is None else {"engine": engine})
@@ -588,23 +398,9 @@ def _refused_values() -> Iterator[None]:
         raise RefusedError(Kind.INVALID, str(error)) from None
 
 
-def _taken(agent: str, whose: str) -> RefusedError:
-    return RefusedError(Kind.TAKEN, f"agent {agent!r:.80} is run by {whose}: two agents need two ids")
-
-
-def _unknown(worker: str) -> RefusedError:
-    return RefusedError(
-        Kind.UNKNOWN_WORKER, f"worker {worker!r:.80} is not known (any more): register it, with its agents"
-    )
-
-
 def _tell(loop: asyncio.AbstractEventLoop, held: Held) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(held.wake)
-
-
-def _shown(worker: Worker) -> tuple[str, float]:
-    return f"{worker.name!r:.80}", worker.lease_s
 
 
 def _newcomer(message: Admit) -> AgentView:
@@ -614,16 +410,5 @@ def _newcomer(message: Admit) -> AgentView:
         state=AgentState.WAITING,
         steps=0,
         context_tokens=None,
-        waited_s=0.0,
-    )
-
-
-def _view(report: AgentReport) -> AgentView:
-    return AgentView(
-        agent_id=report.agent,
-        parent=report.parent,
-        state=report.state,
-        steps=report.steps,
-        context_tokens=report.context_tokens,
         waited_s=0.0,
     )

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from concur_agents.remote.awake import Awake
+from concur_agents.remote.codec import answer_of, body_of
 from concur_agents.remote.protocol import (
     Heartbeat,
     Kind,
@@ -26,8 +27,6 @@ from concur_agents.remote.protocol import (
     Registered,
     Transport,
     UnreachableError,
-    answer_of,
-    body_of,
     raise_refusal,
 )
 

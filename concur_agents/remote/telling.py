@@ -7,6 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from concur_agents.remote.codec import answer_of
 from concur_agents.remote.link import GoneError, Link, Standing
 from concur_agents.remote.lives import Life, Word
 from concur_agents.remote.protocol import (
@@ -18,7 +19,6 @@ from concur_agents.remote.protocol import (
     RefusedError,
     Resume,
     UnreachableError,
-    answer_of,
 )
 
 if TYPE_CHECKING:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,24 @@ def test_a_decode_step_depends_on_batch_and_context() -> None:
     assert MODEL.decode_s(4, 100) == 2 + 4 * 0.5 + 100 * 0.25
 
 
-def test_a_model_survives_its_file(tmp_path: Path) -> None:
-    MODEL.save(tmp_path / "cost.json")
-    assert CostModel.load(tmp_path / "cost.json") == MODEL
+def test_a_measured_engines_steps_are_as_they_were_measured() -> None:
+    model = CostModel(
+        prefill_token_s=1, decode_base_s=9, decode_seq_s=9, decode_token_s=0.5, decode_batch_s=((2, 1), (4, 5), (8, 3))
+    )
+    sizes = {1: 1, 2: 1, 3: 3, 4: 5, 6: 4, 8: 3, 100: 3}
+    assert {size: model.decode_s(size, 10) for size in sizes} == {size: 5 + s for size, s in sizes.items()}
+
+
+def test_beyond_what_was_measured_it_goes_on_alike() -> None:
+    model = CostModel(prefill_token_s=1, decode_base_s=9, decode_batch_s=((2, 1), (4, 2)))
+    assert model.decode_of_s(8) == pytest.approx(4)
+    assert CostModel(prefill_token_s=1, decode_base_s=9, decode_batch_s=((2, 1),)).decode_of_s(8) == 1
+
+
+@pytest.mark.parametrize("model", [MODEL, replace(MODEL, decode_batch_s=((1, 0.1), (16, 0.2)))])
+def test_a_model_survives_its_file(tmp_path: Path, model: CostModel) -> None:
+    model.save(tmp_path / "cost.json")
+    assert CostModel.load(tmp_path / "cost.json") == model
 
 
 @pytest.mark.parametrize(
@@ -40,6 +56,22 @@ def test_a_model_survives_its_file(tmp_path: Path) -> None:
         ('{"prefill_token_s": "x", "decode_base_s": 1}', "prefill_token_s must be a number of seconds, got 'x'"),
         ('{"prefill_token_s": -1, "decode_base_s": 1}', "prefill_token_s must be finite and at least 0, got -1"),
         ('{"prefill_token_s": 1, "decode_base_s": 0}', "decode_base_s must be positive"),
+        *(
+            (
+                f'{{"prefill_token_s": 1, "decode_base_s": 1, "decode_batch_s": {batches}}}',
+                f"decode_batch_s must {must}",
+            )
+            for batches, must in (
+                ('"ab"', "be pairs"),
+                ("1", "be pairs"),
+                ("[1, 2]", "be pairs"),
+                ("[[1]]", "be pairs"),
+                ("[[1, 0]]", "be pairs"),
+                ('[[1, "2"]]', "be pairs"),
+                ("[[2, 1], [1, 1]]", "have each number of sequences once, in order"),
+                ("[[2, 1], [2, 1]]", "have each number of sequences once, in order"),
+            )
+        ),
     ],
 )
 def test_a_bad_file_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:

@@ -395,7 +395,7 @@ def test_a_finished_parent_takes_its_sub_agents_along(make_desk: Make) -> None:
     assert desk.seated() == 0
     assert desk.kind("pause", agent="child", worker="w", seq=5) == "unknown_agent"
     desk.desk.sweep()
-    assert desk.desk._held == {}
+    assert desk.desk.book.held == {}
 
 
 def test_a_parent_whose_worker_is_gone_does_not_take_others_along(make_desk: Make) -> None:
@@ -421,7 +421,7 @@ def test_leaving_ends_all_at_once(make_desk: Make) -> None:
     desk.say("leave", worker="w")
     desk.say("leave", worker="w")
     assert desk.say("stats")["finished"] == {"cancelled": 2}
-    assert desk.desk._workers == {}
+    assert desk.desk.book.workers == {}
 
 
 def test_everything_that_grows_is_bounded(make_desk: Make) -> None:
@@ -492,7 +492,7 @@ async def test_whoever_waits_is_woken_and_a_bound_holds(make_controller: Callabl
     await desk.handle("register", {"worker": "w"})
     waiting = asyncio.create_task(desk.handle("admit", {"agent": "of w", "worker": "w", "wait_s": 60}))
     await until(lambda: desk._waiting == 1)
-    desk._drop(desk._workers["w"], 0.0)
+    desk.book._drop(desk.book.workers["w"], 0.0)
     assert (await waiting)["error"]["kind"] == "unknown_worker", "its worker may have been stopped: it did not finish"
     waiting = asyncio.create_task(desk.handle("admit", {"agent": "c", "wait_s": 60}))
     await until(lambda: desk._waiting == 1)

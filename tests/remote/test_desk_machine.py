@@ -263,10 +263,10 @@ class DeskMachine(RuleBasedStateMachine):
     def who_generates_has_its_seat_and_who_does_not_is_not_taken_to(self) -> None:
         states = self.states()
         for worker in self.workers:
-            if worker.name not in self.desk._workers:
+            if worker.name not in self.desk.book.workers:
                 continue
             for name, agent in worker.agents.items():
-                if worker.frozen and name not in self.desk._workers[worker.name].agents:
+                if worker.frozen and name not in self.desk.book.workers[worker.name].agents:
                     continue  # somebody went on with it
                 if agent.doing == "generating":
                     assert states.get(name) is AgentState.GENERATING, f"{name} lost its seat: {states.get(name)}"
@@ -282,11 +282,11 @@ class DeskMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_desk_and_the_seats_know_the_same(self) -> None:
-        held = {name for name in self.desk._held if name in self.controller.limiter}
+        held = {name for name in self.desk.book.held if name in self.controller.limiter}
         assert held == set(self.states())
         assert self.controller.limiter._entered >= held
-        mine = {(name, worker.name) for worker in self.desk._workers.values() for name in worker.agents}
-        assert {name for name, _ in mine} | set(self.desk._adrift) == set(self.desk._held)
+        mine = {(name, worker.name) for worker in self.desk.book.workers.values() for name in worker.agents}
+        assert {name for name, _ in mine} | set(self.desk.book.adrift) == set(self.desk.book.held)
 
     @rule()
     def in_the_end_all_agree_and_everybody_is_served(self) -> None:
@@ -319,8 +319,8 @@ class DeskMachine(RuleBasedStateMachine):
         self.desk.sweep()  # those that ended with their parents
         assert self.states() == {}
         assert self.controller.stats().population.seated == 0
-        assert not self.desk._held
-        assert not self.desk._adrift
+        assert not self.desk.book.held
+        assert not self.desk.book.adrift
 
     def those(self, *doing: str) -> list[tuple[Worker, str]]:
         return [

@@ -175,13 +175,13 @@ async def run(seed: int) -> None:
     await asyncio.sleep(60)  # whoever is dead is known to be, and what was late has come
     assert world.controller.agents() == (), "somebody was left behind"
     assert world.controller.stats().population.seated == 0
-    assert world.desk._held == {}
+    assert world.desk.book.held == {}
     for worker in workers:
         assert worker.own._lives == {}
         assert worker.own._lines == {}
         assert worker.states == {}
         await worker.own.close(10)
-    assert set(world.desk._workers) <= set(), "all have left"
+    assert set(world.desk.book.workers) <= set(), "all have left"
     world.watching.cancel()
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in others:

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concur_agents import Controller
-from concur_agents.remote import protocol
+from concur_agents.remote import codec
 from concur_agents.remote.client import RemoteController
-from concur_agents.remote.protocol import LONGEST_WAIT_S, OPERATIONS, RefusedError, parse
+from concur_agents.remote.codec import parse
+from concur_agents.remote.protocol import LONGEST_WAIT_S, OPERATIONS, RefusedError
 from concur_agents.remote.server import check_exposure
 
 Serve = Callable[..., Any]
@@ -177,12 +178,10 @@ def test_what_is_no_http_harms_nobody(serve: Serve) -> None:
     assert httpx.get(service.url + "/concur/v1/agents").json()["total"] == 0
 
 
-FIELD = st.sampled_from([*protocol._FIELDS, "x"])
+FIELD = st.sampled_from([*codec._FIELDS, "x"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda each: (
-        st.lists(each, max_size=3) | st.dictionaries(st.sampled_from([*protocol._FIELDS, "x"]), each, max_size=3)
-    ),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.sampled_from([*codec._FIELDS, "x"]), each, max_size=3),
     max_leaves=10,
 )
 
@@ -194,7 +193,7 @@ def test_no_body_is_more_than_refused(operation: str, body: Any) -> None:
     except RefusedError as refused:
         assert (refused.kind, len(refused.message) < 2000) == ("invalid", True)  # noqa: PT017 - most are refused
     else:
-        assert parse(operation, json.loads(json.dumps(protocol.body_of(message)))) == message
+        assert parse(operation, json.loads(json.dumps(codec.body_of(message)))) == message
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,11 @@ def lower_bound_s(batch: Batch, engine: Engine) -> float:
 
     It holds for every run in which no agent is lost that the engine could have served. The lab's virtual loop rounds
     arrivals to a microsecond in the engine's favour: a makespan may be lower by a microsecond a step.
+
+    Raises:
+        ValueError: what the engine's decode steps cost is measured and no line (``decode_batch_s``): nothing is proven.
     """
+    _check(engine)
     waves = sum(wave_bound_s(plans, engine, cores=batch.cores) for plans in batch.waves)
     return waves + batch.update_s * (len(batch.waves) - 1)
 
@@ -28,5 +32,14 @@ def alone_s(plan: Plan, engine: Engine) -> float:
     """Seconds that an agent takes from its arrival to its end with the engine to itself.
 
     Its shared prefix is cached, and all it has computed itself. Its stretch is what it took over this.
+
+    Raises:
+        ValueError: as above.
     """
+    _check(engine)
     return agent_alone_s(served(plan, engine.config), engine, retracts=False)
+
+
+def _check(engine: Engine) -> None:
+    if engine.cost.decode_batch_s:
+        raise ValueError(f"no bound is proven for {engine.name}, whose cost model has decode_batch_s")

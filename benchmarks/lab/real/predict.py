@@ -92,18 +92,17 @@ def sweep_of(points: Points) -> Sweep:
 def points_of(sweeps: Sequence[Sweep]) -> Points:
     """Calibrations as they are fitted: of each pass the fastest time, since other programs can only slow it down."""
     prefill: dict[tuple[tuple[int, int], ...], float] = {}
-    decode: dict[tuple[int, int], tuple[int, float]] = {}
+    decode: dict[tuple[int, int, int], float] = {}
     for sweep in sweeps:
         for shapes, seconds in sweep.prefill:
             prefill[shapes] = min(seconds, prefill.get(shapes, math.inf))
         for sequences, steps, tokens, seconds in sweep.decode:
-            before = decode.get((sequences, steps))
-            if before is None or seconds < before[1]:
-                decode[sequences, steps] = tokens, seconds
+            point = sequences, steps, tokens
+            decode[point] = min(seconds, decode.get(point, math.inf))
     return Points(
         prefill=[PrefillPoint(shapes=shapes, seconds=seconds) for shapes, seconds in prefill.items()],
         decode=[
             DecodePoint(sequences=sequences, steps=steps, tokens=tokens, seconds=seconds)
-            for (sequences, steps), (tokens, seconds) in decode.items()
+            for (sequences, steps, tokens), seconds in decode.items()
         ],
     )

@@ -1,6 +1,9 @@
 """The lower bound: below every schedule, and close to those that cannot be bettered."""
 
 import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -212,3 +215,12 @@ def test_the_sum_of_the_lesser_of_two_lines_is_exact(
 ) -> None:
     least = sum(min(one[0] + one[1] * c, other[0] + other[1] * c) for c in range(first, first + count))
     assert sum_least(one, other, first, count) == pytest.approx(least, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "bound", [lambda made: lower_bound_s(Batch.of([plan("a")]), made), partial(alone_s, plan("a"))]
+)
+def test_of_costs_that_are_no_line_nothing_is_claimed(bound: Callable[[Engine], float]) -> None:
+    measured = replace(engine(), cost=replace(COST, decode_batch_s=((1, 0.03), (16, 0.02))))
+    with pytest.raises(ValueError, match=r"no bound is proven for test.*decode_batch_s"):
+        bound(measured)

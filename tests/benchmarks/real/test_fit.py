@@ -9,6 +9,7 @@ from benchmarks.engines.engine import Engine
 from benchmarks.engines.wire import EngineError
 from benchmarks.real.calibrate import DecodePoint, Points, PrefillPoint, sweep
 from benchmarks.real.fit import fit, least_squares
+from concur_agents.emulator import CostModel
 
 
 async def test_the_fit_finds_the_cost_of_the_engine_that_was_calibrated(engine, cost):
@@ -18,7 +19,12 @@ async def test_the_fit_finds_the_cost_of_the_engine_that_was_calibrated(engine, 
     assert found.prefill_error < 0.01
     assert found.decode_error < 0.01
     for name, value in found.cost.items():
-        assert value == pytest.approx(getattr(cost, name), rel=0.05, abs=1e-9), name
+        if name.startswith("prefill"):
+            assert value == pytest.approx(getattr(cost, name), rel=0.05, abs=1e-9), name
+    for sequences in (1, 5, 16, 30, 60):  # also between the sizes that were measured, and beyond
+        for tokens in (sequences, 10_000):
+            model = CostModel(**found.cost)
+            assert model.decode_s(sequences, tokens) == pytest.approx(cost.decode_s(sequences, tokens), rel=0.02)
     assert found.scheduling["max_total_tokens"] == 16_000
     assert len(said) == len(points.prefill) + len(points.decode) + 1  # filling the pool is no point
 
@@ -88,6 +94,20 @@ def test_fitted_times_add_up_to_the_measured_ones():
 def test_too_little_or_impossible_data_is_refused(rows, seconds):
     with pytest.raises(ValueError, match=r"points|positive"):
         least_squares(rows, seconds)
+
+
+def test_a_batchs_size_may_cost_what_it_likes():
+    kernels = {1: 0.01, 8: 0.03, 15: 0.05, 16: 0.02, 40: 0.03}  # as on a CPU: another kernel from 16 on
+    decode = [
+        DecodePoint(sequences=size, steps=10, tokens=10 * size * held, seconds=10 * (each + size * held * 1e-6))
+        for size, each in kernels.items()
+        for held in ((200, 600) if size == 8 else (200,))
+    ]
+    prefill = [PrefillPoint(shapes=((n, 0),), seconds=0.01 + n * 1e-3) for n in (100, 200, 400, 800, 900)]
+    found = fit(Points(prefill, decode), {})
+    assert found.decode_error < 1e-6
+    model = CostModel(**found.cost)
+    assert {size: round(model.decode_of_s(size), 6) for size in kernels} == kernels
 
 
 def test_a_fit_compares_the_mean_of_each_point_of_the_grid_with_the_model():
