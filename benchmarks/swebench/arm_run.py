@@ -21,6 +21,7 @@ from benchmarks.swebench.agents import AgentPlan, Recorder, run_agent
 from benchmarks.swebench.arms import Arm
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.judge import MOST_LEFT
+from benchmarks.swebench.own_cpu import CpuWatch
 from benchmarks.swebench.records import AgentRecord, ArmFolder, TimelinePoint, append_point
 from benchmarks.swebench.sandbox import Sandbox
 from benchmarks.swebench.sandbox.finishing import finish
@@ -64,18 +65,22 @@ class ArmRun:
 
     async def run(self) -> dict[str, Any]:
         """Run the batch, and say what only its end knows."""
-        own, engine, machine = time.process_time(), self.setting.engine.cpu_s(), _machine_s()
+        engine, machine = self.setting.engine.cpu_s(), _machine_s()
         latency = await read_latency(self.setting.engine)
         reader = self.setting.engine.reader()
         self.finished = self.config.agents - len(self.setting.sandboxes)
         async with Controller(reader, law=self.arm.law, tick=self.config.tick_s) as controller:
             self.start = time.monotonic() - self.folder.elapsed_s()
-            await self._batch(controller)
+            with CpuWatch() as cpu:
+                await self._batch(controller)
+            own = cpu.shares()
             await self._check_engine()
             spent = await read_latency(self.setting.engine)
             return {
                 "latency": None if spent is None else asdict(spent.since(latency or NOTHING_YET)),
-                "harness_cpu_s": time.process_time() - own,
+                "harness_cpu_s": own.total_s,
+                "framework_cpu_s": own.framework_s,
+                "concur_cpu_s": own.concur_s,
                 "engine_cpu_s": _difference(self.setting.engine.cpu_s(), engine),
                 "machine_busy": _busy_share(machine, _machine_s()),
                 "capacity_tokens": self.setting.engine.capacity_tokens,

@@ -59,7 +59,11 @@ class ArmFigures:
     capacity_tokens: int | None = None
     """The engine's KV pool."""
     harness_cpu_s: float | None = None
-    """CPU seconds of the process that runs the agents."""
+    """CPU seconds of the process that runs the agents: harness, frameworks and Concur."""
+    framework_cpu_s: float | None = None
+    """Of these, the agents' framework's and its clients'."""
+    concur_cpu_s: float | None = None
+    """And Concur's."""
     engine_cpu_s: float | None = None
     """CPU seconds of the embedded engine's process."""
     machine_busy: float | None = None
@@ -72,7 +76,10 @@ class ArmFigures:
     """Of a server that was started for the arm."""
 
 
-_CLOSING = ("capacity_tokens", "harness_cpu_s", "engine_cpu_s", "machine_busy", "latency", "engine", "engine_flags")
+_CLOSING = (
+    *("capacity_tokens", "harness_cpu_s", "framework_cpu_s", "concur_cpu_s", "engine_cpu_s", "machine_busy"),
+    *("latency", "engine", "engine_flags"),
+)
 _OF_A_RUN = frozenset({"latency", "engine", "engine_flags", "failures"})
 """What has no median."""
 

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 __all__ = ["CostModel"]
 
@@ -131,7 +132,7 @@ class CostModel:
 
 def _checked_batches(value: object) -> tuple[tuple[int, float], ...]:
     """As from JSON, too. Raises ValueError."""
-    pairs = value if isinstance(value, list | tuple) else [value]
+    pairs: list[Any] | tuple[Any, ...] = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_positive, pair)) for pair in pairs):
         raise ValueError(f"decode_batch_s must be pairs of sequences and seconds, all of them above 0, got {value!r}")
     sizes = [sequences for sequences, _ in pairs]

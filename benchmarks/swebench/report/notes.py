@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.swebench.config import EMBEDDED, FRAMEWORKS, LAUNCH
 
-__all__ = ["BUSY_MACHINE", "notes", "paced_by_this_machine"]
+__all__ = ["BUSY_MACHINE", "notes", "own_shares", "paced_by_this_machine"]
 
 BUSY_CORE = 0.8
 """Share of one core: an event loop above it makes its agents wait for each other."""
@@ -50,17 +50,26 @@ def notes(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _costs(summary: Mapping[str, Any]) -> str | None:
-    """What the harness itself took of the machine; None where nobody noted it."""
+    """What the process of the agents took of the machine; None where nobody noted it."""
     cores = summary.get("cpus")
     shares = [
-        f"{name} {arm['harness_cpu_s'] / arm['makespan_s'] / cores:.1%}"
+        f"{name} {', '.join(f'{share:.1%} {whose}' for whose, share in own.items())}"
         for name, arm in summary["arms"].items()
-        if cores and arm.get("harness_cpu_s") and arm["makespan_s"]
+        if cores and (own := own_shares(arm, cores))
     ]
-    if not shares:
-        return None
-    took = f"The harness (agents and Concur, not their commands) took of this machine's {cores} cores: "
-    return f"{took}{', '.join(shares)}."
+    return f"Of this machine's {cores} cores, beside the commands: {'; '.join(shares)}." if shares else None
+
+
+def own_shares(arm: Mapping[str, Any], cores: int) -> dict[str, float]:
+    """Shares of all cores that the process of the agents took, by whose they are; empty where nobody noted them."""
+    total, makespan_s = arm.get("harness_cpu_s"), arm["makespan_s"]
+    if not total or not makespan_s:
+        return {}
+    framework, concur = arm.get("framework_cpu_s"), arm.get("concur_cpu_s")
+    if framework is None or concur is None:  # an older run
+        return {"harness with frameworks": total / makespan_s / cores}
+    parts = {"harness": max(0.0, total - framework - concur), "Concur": concur, "agents' framework": framework}
+    return {whose: seconds / makespan_s / cores for whose, seconds in parts.items()}
 
 
 def _kinds(arm: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from benchmarks.swebench.arms import meaning_of
 from benchmarks.swebench.config import RunConfig
 from benchmarks.swebench.records import RunFolder
-from benchmarks.swebench.report.notes import paced_by_this_machine
+from benchmarks.swebench.report.notes import own_shares, paced_by_this_machine
 from benchmarks.swebench.report.pictures import Picture, draw_pictures
 from benchmarks.swebench.report.statistics import Interval, ratio_interval
 
@@ -56,6 +56,7 @@ def _run(folder: RunFolder, summary: Mapping[str, Any], pictures: Sequence[Pictu
         "arms": arms,
         "best": _best(arms),
         "paced": paced_by_this_machine(summary["arms"]),
+        "own": {name: own_shares(arm, summary.get("cpus") or 1) for name, arm in summary["arms"].items()},
         "meanings": {name: meaning_of(name) for name in arms},
         "pictures": [
             {"kind": one.kind, "light": _data(one.light, one.form), "dark": _data(one.dark, one.form)}
