@@ -33,7 +33,7 @@ from benchmarks.ray.table import markdown as ray_markdown
 from benchmarks.real.record import Record
 from benchmarks.real.table import markdown
 from benchmarks.remote.cli import markdown as remote_markdown
-from benchmarks.swebench.config import FRAMEWORKS
+from benchmarks.swebench.table import markdown as swebench_markdown
 
 __all__ = ["filled", "table"]
 
@@ -48,10 +48,13 @@ PAGES = (
     ROOT / "docs" / "gateway.md",
     ROOT / "docs" / "lab" / "results.md",
     ROOT / "docs" / "remote.md",
+    ROOT / "docs" / "swebench" / "README.md",
 )
 
 _COMMANDS = {
     "swebench": "make bench ARGS='--repeats 3'",
+    "swebench_b256": "python -m benchmarks.swebench run --preset laptop-b256",
+    "swebench_sglang": "python -m benchmarks.swebench run --preset sglang-cpu",
     "fits": "make bench-fits ARGS='--repeats 2'",
     "real": "make bench-real",
     "frameworks": "make bench-frameworks ARGS='--repeats 4'",
@@ -86,7 +89,7 @@ _MADE: Mapping[str, Callable[[Any], str]] = {
     "real": markdown,
     "remote": remote_markdown,
 }
-"""What makes the table of a record; of the others, runs of the SWE benchmark, ``_swebench`` does."""
+"""What makes the table of a record; of the others, runs of the SWE benchmark, their own does."""
 _RECORDS = {"lab_goals": "lab", "lab_real_brief": "lab_real"}
 """Tables that share another's record."""
 _MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
@@ -100,7 +103,7 @@ def table(name: str) -> str:
         return f"*Not measured yet: `{_COMMANDS[name]}`.*\n"
     if lines:
         return _lab(name, path)
-    made: Callable[[Any], str] = _MADE.get(name, _swebench)
+    made: Callable[[Any], str] = _MADE.get(name, swebench_markdown)
     body = made(Record.load(path) if name == "real" else json.loads(path.read_text()))
     return f"{body}- Measure it again: `{_COMMANDS[name]}`.\n"
 
@@ -147,47 +150,6 @@ def _parameters(records: Sequence[LabRecord]) -> Iterator[str]:
 def filled(page: str) -> str:
     """``page`` with every marked table made anew."""
     return _MARKED.sub(lambda match: f"{match[1]}\n{table(match[2])}\n{match[3]}", page)
-
-
-def _swebench(summary: Mapping[str, Any]) -> str:
-    return "\n".join(_swebench_lines(summary)) + "\n"
-
-
-def _swebench_lines(summary: Mapping[str, Any]) -> Iterator[str]:
-    yield "| arm | makespan s | speed-up | hit rate | recomputed tokens | resolved | lost |"
-    yield "|---|---:|---:|---:|---:|---:|---:|"
-    for name, arm in summary["arms"].items():
-        yield (
-            f"| `{name}` | {arm['makespan_s']:.1f} | {_speedup(arm['speedup'])} | {arm['hit_rate']:.0%} "
-            f"| {arm['recomputed_tokens']:,} | {arm['resolved']} of {arm['agents']} | {arm['lost']} |"
-        )
-    yield ""
-    config, arms = summary["config"], summary["arms"]
-    first = arms.get("uncontrolled") or next(iter(arms.values()))
-    framework = FRAMEWORKS[config.get("framework", "langgraph")]
-    share = first["peak_context_tokens"] / first["capacity_tokens"]
-    yield (
-        f"- {first['agents']} {framework} agents with a bash tool in {config.get('sandbox', 'bubblewrap')} sandboxes, "
-        f"{len(summary['tasks'])} tasks built from PyPI, {first['steps']} generations; replies scripted "
-        f"(seed {config['seed']}), commands and tests real."
-    )
-    yield (
-        f"- Embedded engine, preset `{config['preset']}`, clock {config['speedup']:g}x, pool {config['pool_tokens']:,} "
-        f"tokens; at the peak the contexts would fill it {share:.1f} times. Makespan in wall seconds on 2 cores."
-    )
-    yield (
-        "- Replies and contexts are about a fifth as long as in the real SWE-bench runs they are modelled on, so that "
-        "the whole takes minutes; tasks with slow tests or long fixes are left out (`--tasks all` takes them in). "
-        "Lengths, pool and clock were chosen on seed 0 so that the engine, not this machine, sets the pace; other "
-        "choices, such as long replies or a faster clock, show less or nothing."
-    )
-    yield (
-        f"- Medians of {config['repeats']} interleaved repeats; speed-up within each repeat: median (lowest..highest)."
-    )
-
-
-def _speedup(spread: Mapping[str, float] | None) -> str:
-    return "?" if spread is None else f"{spread['median']:.2f} ({spread['min']:.2f}..{spread['max']:.2f})"
 
 
 def main() -> None:
