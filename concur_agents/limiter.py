@@ -13,8 +13,9 @@ from concur_agents.events import AgentEvent, AgentEventKind, Event
 from concur_agents.forecast import Forecast
 from concur_agents.meter import Meter, Totals
 from concur_agents.samples import NO_GROWTH, AgentState, AgentView, Growth, Outcome, Population
-from concur_agents.turns import Turns, Waiter, turn, waited
+from concur_agents.turns import Turns, Waiter, turn
 from concur_agents.usage import TokenUsage
+from concur_agents.waits import Waits
 
 __all__ = ["Limiter", "Request"]
 
@@ -45,7 +46,7 @@ class Request:
     withdrawn: bool = False
 
 
-class Limiter(Turns):
+class Limiter(Turns, Waits[Request]):
     """Seats of all agents, and their tokens, under one lock: held for microseconds, longer only to list or move many.
 
     Args:
@@ -114,33 +115,6 @@ class Limiter(Turns):
         elif not life.begun:
             self._begin(agent_id, life, kept_seat=before is AgentState.IN_TOOL)
         return request
-
-    async def wait(self, request: Request) -> None:
-        """Await the seat; whatever ends the wait otherwise takes the request back.
-
-        Raises:
-            UnknownAgentError: the agent was finished while it waited.
-            ControllerClosedError: the controller was closed while it waited.
-        """
-        if request.waiter is None:
-            return
-        try:
-            await waited(request.waiter, lambda: self.withdraw(request))
-            self._take(request)
-        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
-            self.withdraw(request)
-            raise
-
-    def wait_blocking(self, request: Request) -> None:
-        """Block the calling thread for the seat; else as :meth:`wait`."""
-        if request.waiter is None:
-            return
-        try:
-            request.waiter.result()
-            self._take(request)
-        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
-            self.withdraw(request)
-            raise
 
     @turn()
     def taken(self, request: Request) -> bool:
@@ -377,9 +351,8 @@ class Limiter(Turns):
         for stream in tuple(self.streams):
             stream.close()
 
-    @turn()
-    def _take(self, request: Request) -> None:
-        self._came(request)
+    def _came_for(self, request: Request) -> None:
+        self.taken(request)
 
     def _came(self, request: Request) -> None:
         """Somebody came for a granted seat: the generation begins."""

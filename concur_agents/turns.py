@@ -10,7 +10,6 @@ Two rules:
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import contextlib
 import functools
@@ -22,39 +21,13 @@ from typing import Concatenate, ParamSpec, TypeVar, cast
 from concur_agents.errors import ConcurError, LifecycleError
 from concur_agents.events import Event, EventStream
 
-__all__ = ["Turns", "Waiter", "turn", "waited"]
+__all__ = ["Turns", "Waiter", "turn"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T", bound="Turns")
 
 Waiter = concurrent.futures.Future[None]
-
-
-async def waited(waiter: Waiter, nobody_comes: Callable[[], None]) -> None:
-    """Await it in the running event loop; raises what it was given.
-
-    Args:
-        waiter: what to await.
-        nobody_comes: called, from any thread, where that loop was closed before the waiter was done.
-    """
-    loop = asyncio.get_running_loop()
-    woken = loop.create_future()
-
-    def wake(_: object) -> None:
-        try:
-            loop.call_soon_threadsafe(_set, woken)
-        except RuntimeError:  # the loop was closed while we waited
-            nobody_comes()
-
-    waiter.add_done_callback(wake)
-    await woken
-    waiter.result()
-
-
-def _set(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
 
 
 class Turns:

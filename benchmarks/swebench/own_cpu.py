@@ -1,15 +1,18 @@
 """Whose the CPU time of the agents' process is: the agents' framework's, Concur's, or the harness's own.
 
-A thread looks, every :data:`EVERY_S` seconds, at how much CPU time the event loop's thread has used since, and at what
-it is in the middle of: the innermost frame that is not Python's own library says whose that time was. What other
-threads of the process use, and the loop's own work, counts as the harness's. The looking costs less than 1% of a core.
+A statistical profile: whenever the process has used another :data:`EVERY_S` of CPU time, the system interrupts it
+(SIGPROF), and the innermost frame of the event loop's thread that is not Python's own library says whose that time was.
+A thread that looks now and then would not do: it gets to look where the loop's thread lets go of the interpreter, which
+is after a framework's work and not in it. The loop's own work is the harness's, and what other threads use while the
+loop has nothing to do.
 """
 
 from __future__ import annotations
 
-import sys
+import signal
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -26,52 +29,50 @@ _HERE = str(Path(benchmarks.__file__).parent)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuShares:
-    """CPU seconds of this process."""
+    """CPU seconds of this process; None is what was not watched."""
 
-    framework_s: float
+    framework_s: float | None
     """The agents' framework, its clients, and all else that is installed."""
-    concur_s: float
+    concur_s: float | None
     """Concur and its adapter."""
     total_s: float
     """Those, and the harness."""
 
 
 class CpuWatch:
-    """Watches the thread that enters it, until it leaves."""
+    """Watches the process from when it is entered to when it is left; tells nothing apart outside the main thread."""
 
     def __init__(self) -> None:
-        self._found = dict.fromkeys((FRAMEWORK, CONCUR, HARNESS), 0.0)
-        self._stop = threading.Event()
+        self._found: Counter[str] = Counter()
+        self._watches = threading.current_thread() is threading.main_thread()
 
     def __enter__(self) -> Self:
-        self._ident = threading.get_ident()
-        self._clock = time.pthread_getcpuclockid(self._ident)
-        self._began, self._seen = time.process_time(), time.clock_gettime(self._clock)
-        self._thread = threading.Thread(target=self._look, name="cpu-watch", daemon=True)
-        self._thread.start()
+        self._began = time.process_time()
+        if self._watches:
+            self._before = signal.signal(signal.SIGPROF, self._look)
+            signal.setitimer(signal.ITIMER_PROF, EVERY_S, EVERY_S)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join()
+        if self._watches:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, self._before)
+        self._total_s = time.process_time() - self._began
 
     def shares(self) -> CpuShares:
-        """Since it was entered."""
+        """Once it was left."""
+        looks = self._found.total()
+        if not looks:
+            return CpuShares(framework_s=None, concur_s=None, total_s=self._total_s)
+        each = self._total_s / looks
         return CpuShares(
-            framework_s=self._found[FRAMEWORK],
-            concur_s=self._found[CONCUR],
-            total_s=time.process_time() - self._began,
+            framework_s=each * self._found[FRAMEWORK], concur_s=each * self._found[CONCUR], total_s=self._total_s
         )
 
-    def _look(self) -> None:
-        while not self._stop.wait(EVERY_S):
-            now = time.clock_gettime(self._clock)
-            used, self._seen = now - self._seen, now
-            frame = sys._current_frames().get(self._ident)
-            if used > 0 and frame is not None:
-                self._found[owner_of(frame)] += used
+    def _look(self, _: int, frame: FrameType | None) -> None:
+        self._found[owner_of(frame)] += 1
 
 
 def owner_of(frame: FrameType | None) -> str:

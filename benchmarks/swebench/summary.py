@@ -46,6 +46,8 @@ class ArmFigures:
     output_tokens: int
     wait_s: float
     """Waiting for seats, all agents added up."""
+    generation_s: float
+    """From a request to its reply, all agents added up: in the engine, and in a proxy before it."""
     tool_s: float
     """In tools, all agents added up."""
     peak_context_tokens: int
@@ -124,6 +126,7 @@ def figures_of(records: Sequence[AgentRecord], *, expected: int, closing: Mappin
         cached_tokens=sum(cached for cached, _ in reported) if reported else None,
         output_tokens=sum(step.output_tokens or 0 for step in steps),
         wait_s=sum(record.wait_s for record in records),
+        generation_s=sum(step.generation_s or 0.0 for step in steps),
         tool_s=sum(step.tool_s or 0.0 for step in steps),
         peak_context_tokens=peak_context(records),
         complete=closing is not None and closing.get("judged", True),

@@ -20,8 +20,9 @@ from concur_agents.fleet.members import FleetRequest, Member, Members
 from concur_agents.fleet.policy import Fleet
 from concur_agents.limiter import Limiter
 from concur_agents.samples import AgentState, AgentView, Outcome
-from concur_agents.turns import Turns, Waiter, turn, waited
+from concur_agents.turns import Turns, Waiter, turn
 from concur_agents.usage import TokenUsage
+from concur_agents.waits import Waits
 
 __all__ = ["FleetLimiter"]
 
@@ -29,7 +30,7 @@ _REFUSED_S = 10.0
 """For which an engine that refused somebody a connection takes no agents, unless it is seen to take one."""
 
 
-class FleetLimiter(Turns):
+class FleetLimiter(Turns, Waits[FleetRequest]):
     """A ``Seats`` over those of several engines. From any thread.
 
     Args:
@@ -184,33 +185,6 @@ class FleetLimiter(Turns):
             one.requests.remove(request)
             raise
         return request
-
-    async def wait(self, request: FleetRequest) -> None:
-        """See ``Seats``.
-
-        Raises:
-            UnknownAgentError: the agent was finished while it waited.
-            ControllerClosedError: the controller was closed while it waited.
-        """
-        if request.waiter is None:
-            return
-        try:
-            await waited(request.waiter, lambda: self.withdraw(request))
-            self.taken(request)
-        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
-            self.withdraw(request)
-            raise
-
-    def wait_blocking(self, request: FleetRequest) -> None:
-        """See ``Seats``."""
-        if request.waiter is None:
-            return
-        try:
-            request.waiter.result()
-            self.taken(request)
-        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
-            self.withdraw(request)
-            raise
 
     @turn()
     def taken(self, request: FleetRequest) -> bool:
@@ -457,6 +431,9 @@ class FleetLimiter(Turns):
         error = waiter.exception()
         request.granted = error is None
         self.wake(request.waiter, error if isinstance(error, Exception) else None)
+
+    def _came_for(self, request: FleetRequest) -> None:
+        self.taken(request)
 
     def _over(self, request: FleetRequest) -> bool:
         """It ends; whether it had not before, and its engine's limiter is to know."""

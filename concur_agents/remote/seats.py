@@ -34,13 +34,13 @@ from concur_agents.remote.protocol import (
 )
 from concur_agents.remote.values import from_json
 from concur_agents.samples import AgentState, AgentView, Outcome
-from concur_agents.turns import waited
 from concur_agents.usage import TokenUsage
+from concur_agents.waits import Waits
 
 __all__ = ["RemoteSeats"]
 
 
-class RemoteSeats:
+class RemoteSeats(Waits[RemoteRequest]):
     """Seats of a controller elsewhere.
 
     Args:
@@ -107,22 +107,6 @@ class RemoteSeats:
         self._states.setdefault(agent_id, AgentState.WAITING)
         self._post(self._own.requested, request)
         return request
-
-    async def wait(self, request: RemoteRequest) -> None:
-        """See ``Seats``."""
-        try:
-            await waited(request.waiter, lambda: self.withdraw(request))
-        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
-            self.withdraw(request)
-            raise
-
-    def wait_blocking(self, request: RemoteRequest) -> None:
-        """See ``Seats``."""
-        try:
-            request.waiter.result()
-        except BaseException:  # an error, a cancel, an interrupt: nobody comes for the seat
-            self.withdraw(request)
-            raise
 
     def withdraw(self, request: RemoteRequest) -> None:
         """Take a request back, even one granted while its taker was leaving."""

@@ -32,20 +32,23 @@ _LABELS = {
 }
 
 
-def parts(run: Mapping[str, Any], speedup: float) -> dict[str, float] | None:
+def parts(run: Mapping[str, Any], speedup: float, *, proxied: bool = False) -> dict[str, float] | None:
     """Wall seconds that agents spent in each of :data:`PARTS`, all added up; None where the engine did not tell.
 
     Args:
         run: figures of one arm in one repeat.
         speedup: engine seconds in a wall second.
+        proxied: a proxy decides who may go on: agents wait in it for their turn, and the engine never sees that.
     """
     latency, prompt, cached = run.get("latency"), run["prompt_tokens"], run.get("cached_tokens")
     if not latency or cached is None or run["recomputed_tokens"] is None:
         return None
     again = run["recomputed_tokens"] / max(1, prompt - cached)
     prefill = latency["prefill_s"] / speedup
+    engine = sum(latency[name] for name in ("queue_s", "prefill_s", "decode_s")) / speedup
+    held_back = max(0.0, run.get("generation_s", 0.0) - engine) if proxied else 0.0
     return {
-        "waits": run["wait_s"],
+        "waits": run["wait_s"] + held_back,
         "queue": latency["queue_s"] / speedup,
         "prefill": prefill * (1 - again),
         "recomputed": prefill * again,
@@ -85,7 +88,11 @@ def draw_parts(summary: Mapping[str, Any], theme: Theme) -> Figure | None:
     """Where agents' time went in each arm's first repeat; None when no engine told."""
     config = summary["config"]
     speedup = config["speedup"] if config["engine"] == "embedded" else 1.0
-    arms = [(name, found) for name, arm in summary["arms"].items() if (found := parts(arm["repeats"][0], speedup))]
+    arms = [
+        (name, found)
+        for name, arm in summary["arms"].items()
+        if (found := parts(arm["repeats"][0], speedup, proxied=name.startswith("proxy:")))
+    ]
     if not arms:
         return None
     figure = new_figure(7.6, 1.1 + 0.42 * len(arms))

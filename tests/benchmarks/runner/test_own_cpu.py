@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -11,7 +13,7 @@ import pytest
 
 import benchmarks.interrupts
 import concur_agents.turns
-from benchmarks.swebench.own_cpu import CpuWatch, owner_of
+from benchmarks.swebench.own_cpu import CpuShares, CpuWatch, owner_of
 from benchmarks.swebench.report.notes import own_shares
 
 
@@ -46,14 +48,34 @@ def test_where_nobody_is_known_it_is_the_harness() -> None:
     assert owner_of(None) == "harness"
 
 
-def test_all_that_is_used_is_somebodys() -> None:
+def test_work_is_told_apart_by_how_much_it_is() -> None:
+    busy: dict[str, Callable[[float], None]] = {}
+    code = "import time\ndef work(s):\n u = time.thread_time() + s\n while time.thread_time() < u: pass"
+    exec(compile(code, INSTALLED, "exec"), busy)
     with CpuWatch() as watch:
-        until = time.process_time() + 0.2
-        while time.process_time() < until:
-            pass
+        busy["work"](0.3)
+        time.sleep(0.01)  # what is idle counts for nobody
     shares = watch.shares()
-    assert shares.total_s >= 0.2
-    assert 0 <= shares.framework_s + shares.concur_s <= shares.total_s
+    assert shares.total_s >= 0.3
+    assert shares.framework_s is not None
+    assert 0.2 < shares.framework_s <= shares.total_s
+    assert shares.concur_s == 0
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_outside_the_main_thread_nothing_is_told_apart() -> None:
+    found: list[CpuShares] = []
+
+    def watched() -> None:
+        with CpuWatch() as watch:
+            sum(range(100_000))
+        found.append(watch.shares())
+
+    thread = threading.Thread(target=watched)
+    thread.start()
+    thread.join()
+    assert (found[0].framework_s, found[0].concur_s) == (None, None)
+    assert found[0].total_s > 0
 
 
 def test_shares_are_of_all_cores_and_told_apart() -> None:

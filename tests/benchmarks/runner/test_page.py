@@ -144,6 +144,11 @@ def test_time_is_split_by_what_the_engine_told(whole, make_run):
     assert found == pytest.approx(
         {"waits": 0, "queue": 1, "prefill": 4 * 190 / 250, "recomputed": 4 * 60 / 250, "decode": 10, "tool": 1}
     )
+    # The engine had it for 15 s: what a reply took beyond that it waited in the proxy, if there was one.
+    late = {**run, "generation_s": 40.0}
+    assert parts(late, speedup=10.0) == found
+    assert parts(late, speedup=10.0, proxied=True) == pytest.approx({**found, "waits": 25})
+    assert parts({**run, "generation_s": 1.0}, speedup=10.0, proxied=True) == found
     assert parts({**run, "latency": None}, speedup=10.0) is None
     assert parts({**run, "recomputed_tokens": None}, speedup=10.0) is None
 
