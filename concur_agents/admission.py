@@ -252,7 +252,8 @@ class Admission:
         Args:
             window: agents; ``inf`` for no limit, below 1 counts as 1.
             tokens: that all seated agents may hold together; ``inf`` for no limit.
-            growth: what agents are going to grow by; a seat is granted only if that fits too.
+            growth: what agents are going to grow by; a seat is granted only if that fits too, and kept only if a step's
+                fits: who is parked leaves at its boundary, and the others grow meanwhile.
 
         Raises:
             ValueError: one of them is not a number.
@@ -479,7 +480,7 @@ class Admission:
             self._keep(family)
 
     def _room(self, seats: int, tokens: float) -> bool:
-        return seats <= self._limit and tokens <= self._tokens
+        return seats <= self._limit and tokens <= self._tokens - self._growth.step
 
     def _takes(self, family: Family) -> bool:
         """Whether there is a seat for one more: with all that is held, and is going to be."""

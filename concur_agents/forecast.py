@@ -41,6 +41,17 @@ class Forecast:
         then = self._lives[bisect_right(self._ends, context + growth)]
         return then / now if now else 1.0  # beyond everybody who has ended nothing is known
 
+    def swell(self, contexts: Collection[float], growth: float) -> float:
+        """How much more agents are expected to hold together after so much growth of each that goes on; at least 0.
+
+        Args:
+            contexts: tokens each holds now.
+            growth: tokens.
+        """
+        shown, each = _shown(contexts)
+        after = sum(self.goes_on(context, growth) * (context + growth) for context in shown)
+        return each * max(0.0, after - sum(shown))
+
     def peak(self, contexts: Collection[float], within: float) -> tuple[float, float]:
         """The most that agents are expected to hold together, if all grow alike until each ends, and nobody follows.
 
@@ -56,9 +67,7 @@ class Forecast:
             there then has grown until then. Tokens. Looked at is only every eighth of ``within``: what is held between
             two of them, while some end, may be a little more.
         """
-        every = -(-len(contexts) // _MANY)
-        shown = sorted(contexts)[every // 2 :: every] if every > 1 else contexts
-        each = len(contexts) / max(1, len(shown))
+        shown, each = _shown(contexts)
         most, horizon = each * sum(shown), 0.0
         for point in range(1, _POINTS + 1):
             growth = within * point / _POINTS
@@ -71,3 +80,10 @@ class Forecast:
             if held > most:
                 most, horizon = held, growth
         return most, horizon
+
+
+def _shown(contexts: Collection[float]) -> tuple[Collection[float], float]:
+    """Those looked at, and for how many each of them stands."""
+    every = -(-len(contexts) // _MANY)
+    shown = sorted(contexts)[every // 2 :: every] if every > 1 else contexts
+    return shown, len(contexts) / max(1, len(shown))

@@ -268,18 +268,24 @@ class Limiter(Turns, Waits[Request]):
         new_epoch: bool,
     ) -> None:
         """Change what may be seated; ``new_epoch``: what was evicted before now is not to be held against it."""
-        self._set_window(window, tokens, self._growth(ahead) if ahead else NO_GROWTH, patience_s, new_epoch=new_epoch)
+        growth = self._growth(ahead) if math.isfinite(tokens) else NO_GROWTH
+        self._set_window(window, tokens, growth, patience_s, new_epoch=new_epoch)
 
     def _growth(self, ahead: float) -> Growth:
-        forecast, held, shared = self._expectation()
+        make, contexts, step, generating = self._expectation()
         # Not under the lock: it takes milliseconds with thousands of agents.
-        contexts = [tokens + shared for tokens in held]
-        peak, horizon = forecast().peak(contexts, ahead)
-        return Growth(seated=max(0.0, peak - sum(contexts)), each=horizon)
+        forecast = make()
+        peak, horizon = forecast.peak(contexts, ahead)
+        return Growth(
+            seated=max(0.0, peak - sum(contexts)), each=horizon, step=generating * forecast.swell(contexts, step)
+        )
 
     @turn()
-    def _expectation(self) -> tuple[Callable[[], Forecast], list[float], float]:
-        return self._meter.forecast(), self._admission.held_by_seated(), self._meter.shared_prefix
+    def _expectation(self) -> tuple[Callable[[], Forecast], list[float], float, float]:
+        """What makes the forecast; contexts of the seated; what a step adds to one; the share of them that generate."""
+        population, shared = self._admission.population(), self._meter.shared_prefix
+        contexts = [tokens + shared for tokens in self._admission.held_by_seated()]
+        return self._meter.forecast(), contexts, self._meter.growth, population.generating / max(1, population.seated)
 
     @turn(later=True)
     def _set_window(self, window: float, tokens: float, growth: Growth, patience_s: float, *, new_epoch: bool) -> None:

@@ -177,6 +177,8 @@ class Growth:
     """For those seated at the last sample, together."""
     each: float = 0.0
     """For each agent seated since."""
+    step: float = 0.0
+    """For what those who generate grow by in a step: so long it takes until one that is to be parked has left."""
 
 
 NO_GROWTH: Final = Growth()

@@ -416,6 +416,21 @@ def test_each_sample_says_the_growth_anew() -> None:
     assert states(admission) == "a:in_tool b:generating c:generating"
 
 
+def test_who_is_to_be_parked_is_marked_a_step_ahead() -> None:
+    """It leaves at its boundary, and the others have grown by then."""
+    admission = budget(40, 40, tokens=100, growth=Growth(step=15))
+    assert admission.over == 0
+    for agent in "ab":
+        admission.request(agent)
+    admission.set_window(math.inf, tokens=100, growth=Growth(step=25))
+    assert admission.over == 1
+    assert states(admission) == "a:generating b:generating"
+    admission.pause("b")
+    assert states(admission) == "a:generating b:parked"
+    admission.set_window(math.inf, tokens=100, growth=Growth(step=1e9))
+    assert admission.state("a") is AgentState.GENERATING  # one seat always is
+
+
 def test_who_waits_is_seated_when_a_new_one_turns_out_to_need_less() -> None:
     admission = budget(40, tokens=100)
     admission.expect(70)

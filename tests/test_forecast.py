@@ -76,6 +76,16 @@ def test_one_standard_deviation_is_kept_for_chance() -> None:
     assert horizon == 8
 
 
+def test_where_as_many_end_as_others_grow_nothing_swells() -> None:
+    nobody_ends = Forecast([], going_on=[100, 200])
+    assert nobody_ends.swell([100, 200], 50) == 100
+    half_end = Forecast([130, 400], going_on=[])
+    assert half_end.swell([100], 50) == 0  # as likely to be gone as to hold 150
+    assert half_end.swell([100] * 1000, 50) == 0
+    assert nobody_ends.swell([100] * 1000, 50) == pytest.approx(50_000)
+    assert nobody_ends.swell([], 50) == 0
+
+
 def test_nobody_holds_nothing() -> None:
     assert Forecast([100], going_on=[]).peak([], within=10) == (0, 0)
 

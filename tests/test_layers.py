@@ -21,6 +21,7 @@ LAYERS = [
     ["admission"],
     ["governor", "events", "config"],
     ["turns", "eventlog", "seats"],
+    ["waits"],
     ["limiter"],
     ["steps"],
     ["agents"],

@@ -1,6 +1,6 @@
 """Whose the CPU time of the agents' process is: the agents' framework's, Concur's, or the harness's own.
 
-A statistical profile: whenever the process has used another :data:`EVERY_S` of CPU time, the system interrupts it
+A statistical profile: whenever the process has used another :data:`EVERY_S`, the system interrupts it
 (SIGPROF), and the innermost frame of the event loop's thread that is not Python's own library says whose that time was.
 A thread that looks now and then would not do: it gets to look where the loop's thread lets go of the interpreter, which
 is after a framework's work and not in it. The loop's own work is the harness's, and what other threads use while the
@@ -22,7 +22,9 @@ import benchmarks
 
 __all__ = ["CpuShares", "CpuWatch", "owner_of"]
 
-EVERY_S = 0.01
+EVERY_S = 0.05
+"""Of CPU time. asyncio hears of each signal through a pipe of some 280 places, which it empties between two rounds of
+its loop; the first round of hundreds of agents takes seconds."""
 FRAMEWORK, CONCUR, HARNESS = "framework", "concur", "harness"
 _HERE = str(Path(benchmarks.__file__).parent)
 

@@ -67,8 +67,8 @@ def _scale(config: Mapping[str, Any]) -> Iterator[str]:
     if characters := config.get("characters_per_token"):
         yield (
             f"{short} the whole takes minutes; and a token stands for {characters} characters, so that they fill this "
-            "pool as real ones fill a card's. The engine computes and caches what it is sent, and says noise: a "
-            "[front](../benchmarks/front/README.md) puts the script's words in its place."
+            "pool as real ones fill a card's. The engine computes and caches what it is sent, and says noise: a front "
+            "(`benchmarks/front`) puts the script's words in its place."
         )
         return
     yield (

@@ -37,7 +37,7 @@ class TokenBudget:
 
         budget             = (1 - margin) * trust * capacity - shared prefix
         seat the oldest      if what all are going to hold within the look-ahead <= budget
-        park the youngest    while held > budget
+        park the youngest    while held, and what it grows by in one step, > budget
         park who is in a tool for longer than patience, for one who waits
 
     ``held`` is what the seated agents have in context, from their own replies, without the prefix that all share: it

@@ -53,12 +53,12 @@ def test_work_is_told_apart_by_how_much_it_is() -> None:
     code = "import time\ndef work(s):\n u = time.thread_time() + s\n while time.thread_time() < u: pass"
     exec(compile(code, INSTALLED, "exec"), busy)
     with CpuWatch() as watch:
-        busy["work"](0.3)
+        busy["work"](0.5)
         time.sleep(0.01)  # what is idle counts for nobody
     shares = watch.shares()
-    assert shares.total_s >= 0.3
+    assert shares.total_s >= 0.5
     assert shares.framework_s is not None
-    assert 0.2 < shares.framework_s <= shares.total_s
+    assert 0.3 < shares.framework_s <= shares.total_s
     assert shares.concur_s == 0
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
 
