@@ -75,7 +75,7 @@ def test_outside_the_main_thread_nothing_is_told_apart() -> None:
     thread.start()
     thread.join()
     assert (found[0].framework_s, found[0].concur_s) == (None, None)
-    assert found[0].total_s > 0
+    assert found[0].total_s >= 0
 
 
 def test_shares_are_of_all_cores_and_told_apart() -> None:
