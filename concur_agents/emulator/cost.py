@@ -27,8 +27,8 @@ class CostModel:
 
         decode_base_s + b * decode_seq_s + t * decode_token_s
 
-    Kernels change with the size of a batch, so a measured engine may be far from a line (SGLang on a CPU: 31 ms for 15
-    sequences and 24 for 16). ``decode_batch_s`` then takes the place of ``decode_base_s + b * decode_seq_s``: pairs
+    Kernels change with the size of a batch, so a measured engine may be far from a line (SGLang on a CPU: 30 ms for 15
+    sequences and 22 for 16). ``decode_batch_s`` then takes the place of ``decode_base_s + b * decode_seq_s``: pairs
     of sequences and seconds, in order, with a line between two of them, and beyond the last one through the last two.
 
     With a host tier (``hicache``), a token's way from host memory to the cards takes ``load_token_s`` and its way back
