@@ -73,8 +73,8 @@ def _scale(config: Mapping[str, Any]) -> Iterator[str]:
         return
     yield (
         f"{short} the whole takes minutes; tasks with slow tests or long fixes are left out (`--tasks all` takes them "
-        "in). Lengths, pool and clock were chosen so that the engine, not this machine, sets the pace; other choices, such "
-        "as long replies or a faster clock, show less or nothing."
+        "in). Lengths, pool and clock were chosen so that the engine, not this machine, sets the pace; other choices, "
+        "such as long replies or a faster clock, show less or nothing."
     )
 
 
